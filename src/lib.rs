@@ -1,0 +1,1 @@
+//! Tributary: endpoint discovery for multi-cluster Kubernetes.
