@@ -1,1 +1,3 @@
 //! Tributary: endpoint discovery for multi-cluster Kubernetes.
+
+pub mod proto;
