@@ -1,0 +1,485 @@
+//! The pure core: facts in, immutable snapshots out.
+//!
+//! [`Index`] is what every cluster has said so far. It is owned by one writer, which feeds it [`Change`]s and asks it for
+//! the [`ServiceSnapshot`]s that a change touched. [`select`](select::select) turns a snapshot into the [`View`] of one
+//! kind of client, [`diff`](diff::diff) two views into the [`Delta`] between them. There is no clock, I/O, randomness or
+//! protocol in here: every answer is a function of what is known and who asks.
+
+mod change;
+mod diff;
+mod intern;
+mod join;
+mod select;
+mod shard;
+mod snapshot;
+
+// #[cfg(test)]
+// mod properties;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
+pub use diff::{Delta, apply, diff};
+pub use join::{Chunk, Held, Joined};
+pub use select::{
+    Candidate, ClientLocality, Collision, Exclusion, Locality, SelectPolicy, View, ViewEndpoint,
+    ViewKey, examine, select,
+};
+pub use snapshot::{Member, MemberState, ServiceSnapshot};
+
+use crate::model::{
+    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ServiceFacts, ServiceName,
+    SessionId, Zone,
+};
+use intern::Interner;
+use shard::Shard;
+
+/// Everything that the home cluster and its linked clusters have said.
+#[derive(Debug)]
+pub struct Index {
+    home: ClusterName,
+    clusters: BTreeMap<ClusterName, Cluster>,
+    links_known: bool,
+    dependents: Dependents,
+    interner: Interner,
+}
+
+/// What a batch of changes may have altered; an over-approximation, in name order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Home Services whose snapshot has to be made again.
+    pub services: BTreeSet<ServiceName>,
+    /// Whether the zones of the home cluster's Nodes changed.
+    pub nodes: bool,
+    /// Whether a cluster came, went, or changed its state.
+    pub clusters: bool,
+}
+
+/// How far a cluster is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterState {
+    /// Not every kind has been read yet; it contributes nothing.
+    Syncing,
+    /// It contributes what it said last, be it reachable now or not.
+    Synced,
+}
+
+/// A cluster as the index sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSummary {
+    /// Its name.
+    pub name: ClusterName,
+    /// Home or linked.
+    pub role: ClusterRole,
+    /// How far it is known.
+    pub state: ClusterState,
+    /// Kinds not read yet, where it is syncing.
+    pub pending: Vec<Kind>,
+    /// Services it has.
+    pub services: usize,
+    /// Addresses its slices list.
+    pub endpoints: usize,
+}
+
+/// One known cluster: what it contributes now, and what will replace that.
+#[derive(Debug)]
+struct Cluster {
+    role: ClusterRole,
+    live: Option<Session>,
+    next: Option<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: SessionId,
+    facts: Arc<ClusterFacts>,
+    shard: Shard,
+}
+
+/// Which home Services look at a Service of a cluster, other than the Service itself.
+type Dependents = HashMap<ClusterName, HashMap<ServiceName, BTreeSet<ServiceName>>>;
+
+// === impl Index ===
+
+impl Index {
+    /// An index that knows nothing but the home cluster's name.
+    pub fn new(home: ClusterName) -> Self {
+        let clusters = BTreeMap::from([(home.clone(), Cluster::new(ClusterRole::Home))]);
+        Self {
+            home,
+            clusters,
+            links_known: false,
+            dependents: Dependents::new(),
+            interner: Interner::default(),
+        }
+    }
+
+    /// Takes in one change and notes what it may have altered.
+    ///
+    /// What is said in a session that has ended or been replaced is ignored.
+    pub fn apply(&mut self, change: Change, touched: &mut Touched) {
+        match change {
+            Change::Linked { cluster } => {
+                if cluster != self.home && !self.clusters.contains_key(&cluster) {
+                    self.clusters
+                        .insert(cluster.clone(), Cluster::new(ClusterRole::Linked));
+                    touched.clusters = true;
+                    self.touch_dependents_of_cluster(&cluster, touched);
+                }
+            }
+            Change::Unlinked { cluster } => {
+                if cluster != self.home && self.clusters.remove(&cluster).is_some() {
+                    touched.clusters = true;
+                    self.touch_dependents_of_cluster(&cluster, touched);
+                }
+            }
+            Change::LinksKnown => {
+                if !self.links_known {
+                    self.links_known = true;
+                    touched.clusters = true;
+                    self.touch_every_remote_member(touched);
+                }
+            }
+            Change::Opened { facts, session } => self.open(facts, session, touched),
+            Change::Object {
+                cluster,
+                session,
+                change,
+            } => self.apply_object(&cluster, session, change, touched),
+        }
+    }
+
+    /// What is known of a Service of the home cluster, over all its members.
+    ///
+    /// A Service that the home cluster does not have gives a snapshot that says so.
+    pub fn snapshot(&self, service: &ServiceName) -> ServiceSnapshot {
+        let home = &self.clusters[&self.home];
+        let Some(facts) = home.service(service) else {
+            return ServiceSnapshot::missing(service.clone(), self.home_state());
+        };
+        let members = match &facts.membership {
+            Membership::Local => vec![self.local_member(service.clone())],
+            Membership::Remote(remote) => match &remote.service {
+                Some(name) => {
+                    let member = ServiceName::new(service.namespace.clone(), name.clone());
+                    vec![self.remote_member(&remote.cluster, member)]
+                }
+                None => Vec::new(),
+            },
+            Membership::Federated(federation) => {
+                let local = federation.local.iter().map(|name| {
+                    self.local_member(ServiceName::new(service.namespace.clone(), name.clone()))
+                });
+                let remote = federation.remote.iter().map(|(cluster, name)| {
+                    let member = ServiceName::new(service.namespace.clone(), name.clone());
+                    self.remote_member(cluster, member)
+                });
+                local.chain(remote).collect()
+            }
+        };
+        ServiceSnapshot {
+            service: service.clone(),
+            home: self.home_state(),
+            facts: Some(Arc::clone(facts)),
+            members: members.into(),
+        }
+    }
+
+    /// Every Service of the home cluster, in no particular order.
+    pub fn home_services(&self) -> impl Iterator<Item = &ServiceName> {
+        self.clusters[&self.home]
+            .live
+            .iter()
+            .flat_map(|session| session.shard.service_names())
+    }
+
+    /// Zones of the home cluster's Nodes.
+    pub fn node_zones(&self) -> HashMap<NodeName, Zone> {
+        self.clusters[&self.home]
+            .live
+            .iter()
+            .flat_map(|session| session.shard.node_zones())
+            .collect()
+    }
+
+    /// Whether everything that may contribute is known by name: the home cluster is synced and so is the set of links.
+    pub fn links_known(&self) -> bool {
+        self.links_known
+    }
+
+    /// Every known cluster, in name order.
+    pub fn clusters(&self) -> Vec<ClusterSummary> {
+        self.clusters
+            .iter()
+            .map(|(name, cluster)| cluster.summary(name))
+            .collect()
+    }
+
+    fn home_state(&self) -> MemberState {
+        match self.clusters[&self.home].state() {
+            ClusterState::Synced => MemberState::Synced,
+            ClusterState::Syncing => MemberState::Syncing,
+        }
+    }
+
+    fn open(&mut self, facts: Arc<ClusterFacts>, session: SessionId, touched: &mut Touched) {
+        let name = facts.name.clone();
+        let role = if name == self.home {
+            ClusterRole::Home
+        } else {
+            ClusterRole::Linked
+        };
+        if facts.role != role {
+            return;
+        }
+        let known = self.clusters.contains_key(&name);
+        let cluster = self
+            .clusters
+            .entry(name.clone())
+            .or_insert_with(|| Cluster::new(role));
+        let opened = Session {
+            id: session,
+            facts,
+            shard: Shard::new(role),
+        };
+        if cluster.state() == ClusterState::Synced {
+            cluster.next = Some(opened);
+        } else {
+            cluster.next = None;
+            cluster.live = Some(opened);
+        }
+        touched.clusters = true;
+        if !known {
+            self.touch_dependents_of_cluster(&name, touched);
+        }
+    }
+
+    fn apply_object(
+        &mut self,
+        name: &ClusterName,
+        session: SessionId,
+        change: ObjectChange,
+        touched: &mut Touched,
+    ) {
+        let Some(cluster) = self.clusters.get_mut(name) else {
+            return;
+        };
+        let home = cluster.role == ClusterRole::Home;
+        if let Some(live) = cluster.live.as_mut().filter(|live| live.id == session) {
+            let was_synced = live.shard.is_synced();
+            let mut outcome = live.shard.apply(change, &mut self.interner);
+            touched.clusters |= outcome.sync_changed;
+            touched.nodes |= home && outcome.nodes;
+            if home {
+                for (service, before, after) in outcome.memberships.drain(..) {
+                    self.dependents_replace(&service, before.as_ref(), after.as_ref());
+                }
+            }
+            if self.clusters[name].is_synced() && !was_synced {
+                self.touch_cluster(name, touched);
+            } else if was_synced {
+                for service in outcome.services {
+                    self.touch_service(name, service, touched);
+                }
+            }
+        } else if let Some(next) = cluster.next.as_mut().filter(|next| next.id == session) {
+            let outcome = next.shard.apply(change, &mut self.interner);
+            touched.clusters |= outcome.sync_changed;
+            if next.shard.is_synced() {
+                if home {
+                    self.touch_cluster(name, touched);
+                }
+                if let Some(cluster) = self.clusters.get_mut(name) {
+                    cluster.live = cluster.next.take();
+                }
+                touched.clusters = true;
+                if home {
+                    touched.nodes = true;
+                    self.rebuild_dependents();
+                }
+                self.touch_cluster(name, touched);
+            }
+        }
+    }
+
+    fn local_member(&self, service: ServiceName) -> Member {
+        self.clusters[&self.home].member(&self.home, service)
+    }
+
+    fn remote_member(&self, cluster: &ClusterName, service: ServiceName) -> Member {
+        match self.clusters.get(cluster) {
+            Some(known) if known.role == ClusterRole::Linked => known.member(cluster, service),
+            _ if self.links_known => Member::without_cluster(cluster, service, MemberState::NotLinked),
+            _ => Member::without_cluster(cluster, service, MemberState::Syncing),
+        }
+    }
+
+    // --- who looks at what ---
+
+    fn touch_service(&self, cluster: &ClusterName, service: ServiceName, touched: &mut Touched) {
+        if let Some(dependents) = self
+            .dependents
+            .get(cluster)
+            .and_then(|by_service| by_service.get(&service))
+        {
+            touched.services.extend(dependents.iter().cloned());
+        }
+        if *cluster == self.home {
+            touched.services.insert(service);
+        }
+    }
+
+    fn touch_cluster(&self, cluster: &ClusterName, touched: &mut Touched) {
+        if *cluster == self.home {
+            touched.services.extend(self.home_services().cloned());
+            touched.nodes = true;
+        }
+        self.touch_dependents_of_cluster(cluster, touched);
+    }
+
+    fn touch_dependents_of_cluster(&self, cluster: &ClusterName, touched: &mut Touched) {
+        if let Some(by_service) = self.dependents.get(cluster) {
+            touched
+                .services
+                .extend(by_service.values().flatten().cloned());
+        }
+    }
+
+    fn touch_every_remote_member(&self, touched: &mut Touched) {
+        for cluster in self.dependents.keys() {
+            if *cluster != self.home {
+                self.touch_dependents_of_cluster(cluster, touched);
+            }
+        }
+    }
+
+    fn rebuild_dependents(&mut self) {
+        self.dependents.clear();
+        let services: Vec<_> = self.clusters[&self.home]
+            .live
+            .iter()
+            .flat_map(|session| session.shard.services())
+            .filter(|(_, facts)| facts.membership != Membership::Local)
+            .map(|(name, facts)| (name.clone(), Arc::clone(facts)))
+            .collect();
+        for (service, facts) in services {
+            self.dependents_replace(&service, None, Some(&facts.membership));
+        }
+    }
+
+    fn dependents_replace(
+        &mut self,
+        service: &ServiceName,
+        before: Option<&Membership>,
+        after: Option<&Membership>,
+    ) {
+        for (cluster, member) in before.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+            if let Some(by_service) = self.dependents.get_mut(&cluster) {
+                if let Some(dependents) = by_service.get_mut(&member) {
+                    dependents.remove(service);
+                    if dependents.is_empty() {
+                        by_service.remove(&member);
+                    }
+                }
+                if by_service.is_empty() {
+                    self.dependents.remove(&cluster);
+                }
+            }
+        }
+        for (cluster, member) in after.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+            self.dependents
+                .entry(cluster)
+                .or_default()
+                .entry(member)
+                .or_default()
+                .insert(service.clone());
+        }
+    }
+}
+
+/// The Services, other than `service` itself, that make up its answer.
+fn members_of(
+    membership: &Membership,
+    home: &ClusterName,
+    service: &ServiceName,
+) -> Vec<(ClusterName, ServiceName)> {
+    let named = |name: &crate::model::Text| ServiceName::new(service.namespace.clone(), name.clone());
+    match membership {
+        Membership::Local => Vec::new(),
+        Membership::Remote(remote) => remote
+            .service
+            .iter()
+            .map(|name| (remote.cluster.clone(), named(name)))
+            .collect(),
+        Membership::Federated(federation) => federation
+            .local
+            .iter()
+            .map(|name| (home.clone(), named(name)))
+            .chain(
+                federation
+                    .remote
+                    .iter()
+                    .map(|(cluster, name)| (cluster.clone(), named(name))),
+            )
+            .collect(),
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    fn new(role: ClusterRole) -> Self {
+        Self {
+            role,
+            live: None,
+            next: None,
+        }
+    }
+
+    fn is_synced(&self) -> bool {
+        self.live
+            .as_ref()
+            .is_some_and(|session| session.shard.is_synced())
+    }
+
+    fn state(&self) -> ClusterState {
+        if self.is_synced() {
+            ClusterState::Synced
+        } else {
+            ClusterState::Syncing
+        }
+    }
+
+    fn service(&self, service: &ServiceName) -> Option<&Arc<ServiceFacts>> {
+        self.live.as_ref()?.shard.service(service)
+    }
+
+    fn member(&self, name: &ClusterName, service: ServiceName) -> Member {
+        match &self.live {
+            Some(session) if session.shard.is_synced() => Member {
+                cluster: Arc::clone(&session.facts),
+                state: MemberState::Synced,
+                facts: session.shard.service(&service).cloned(),
+                chunks: session.shard.chunks(&service),
+                service,
+            },
+            _ => Member::without_cluster(name, service, MemberState::Syncing),
+        }
+    }
+
+    fn summary(&self, name: &ClusterName) -> ClusterSummary {
+        let shard = self.live.as_ref().map(|session| &session.shard);
+        ClusterSummary {
+            name: name.clone(),
+            role: self.role,
+            state: self.state(),
+            pending: shard.map_or_else(
+                || Kind::watched_in(self.role).to_vec(),
+                Shard::pending,
+            ),
+            services: shard.map_or(0, Shard::service_count),
+            endpoints: shard.map_or(0, Shard::endpoint_count),
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Which endpoints of a Service a client is told about.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::join::{Chunk, Held, Joined};
+use super::snapshot::{Member, MemberState, ServiceSnapshot};
+use crate::model::{
+    ClusterFacts, ClusterName, ClusterRole, Endpoint, Membership, NodeName, PodName, ServiceFacts,
+    SliceFacts, Text, TrafficPolicy, Workload, Zone,
+};
+
+/// Everything about a client that an answer depends on. Clients with equal keys share one [`View`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ViewKey {
+    /// The port asked for.
+    pub port: u16,
+    /// The instance asked for, if not the whole Service.
+    pub instance: Option<Text>,
+    /// The client's zone.
+    pub zone: Option<Zone>,
+    /// The client's node, only where the answer depends on it.
+    pub node: Option<NodeName>,
+}
+
+/// Where a client is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientLocality {
+    /// Its node.
+    pub node: Option<NodeName>,
+    /// The zone of that node.
+    pub zone: Option<Zone>,
+}
+
+/// Settings that hold for every answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectPolicy {
+    /// Prefer a workload's IPv6 address over its IPv4 one; without it, workloads are served by IPv4 only.
+    pub ipv6: bool,
+}
+
+/// The endpoints of a Service for one kind of client, by address and without duplicates.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The client's zone, which endpoints are local or remote to.
+    pub zone: Option<Zone>,
+    /// The endpoints, in order of address.
+    pub endpoints: Box<[ViewEndpoint]>,
+    /// Addresses that several clusters claim, in order.
+    pub collisions: Box<[Collision]>,
+    /// Whether the home cluster has the Service.
+    pub exists: bool,
+    /// Whether everything that may contribute has; see [`ServiceSnapshot::is_complete`].
+    pub complete: bool,
+    /// Whether the answer comes from more than the Service's own slices.
+    pub multicluster: bool,
+}
+
+/// One endpoint of a view.
+#[derive(Clone, Debug)]
+pub struct ViewEndpoint {
+    /// Where to connect to.
+    pub socket: SocketAddr,
+    /// The cluster it is in.
+    pub cluster: Arc<ClusterFacts>,
+    chunk: Arc<Chunk>,
+    position: u32,
+}
+
+/// An address that several clusters claim; the first one listed is believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collision {
+    /// The address.
+    pub socket: SocketAddr,
+    /// Whose endpoint is served.
+    pub winner: ClusterName,
+    /// Whose is not.
+    pub loser: ClusterName,
+}
+
+/// An endpoint that might be in a view, and why it is not, if it is not.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The endpoint.
+    pub endpoint: ViewEndpoint,
+    /// Why it is left out; `None` if it is served.
+    pub excluded: Option<Exclusion>,
+}
+
+/// Why a listed endpoint is not served to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exclusion {
+    /// Its slice says that it is not ready.
+    NotReady,
+    /// What it names is not known or not usable.
+    Held(Held),
+    /// It is another instance than the one asked for.
+    OtherInstance,
+    /// The Service's traffic policy keeps clients on their own node.
+    OtherNode,
+    /// The zone hints of the Service give it to other zones.
+    OtherZone,
+    /// The workload is served by its address of the other family.
+    OtherFamily,
+    /// Another endpoint has the same address.
+    Duplicate,
+}
+
+/// Where an endpoint is, seen from a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locality {
+    /// In the client's zone.
+    Local,
+    /// In another zone.
+    Remote,
+    /// One of the two zones is not known.
+    Unknown,
+}
+
+/// Picks the endpoints that a client is told about.
+///
+/// Cost: O(endpoints of the Service). Empty only if no endpoint is ready and servable, if the instance asked for does not
+/// exist, or if the traffic policy is `Local` and the client's node has none.
+pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) -> View {
+    let mut collisions: Vec<Collision> = Vec::new();
+    let mut endpoints: Vec<ViewEndpoint> = Vec::new();
+    for candidate in examine(snapshot, key, policy) {
+        match candidate.excluded {
+            None => endpoints.push(candidate.endpoint),
+            Some(Exclusion::Duplicate) => {
+                if let Some(winner) = endpoints.last()
+                    && winner.cluster.name != candidate.endpoint.cluster.name
+                {
+                    collisions.push(Collision {
+                        socket: winner.socket,
+                        winner: winner.cluster.name.clone(),
+                        loser: candidate.endpoint.cluster.name.clone(),
+                    });
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    View {
+        zone: key.zone.clone(),
+        endpoints: endpoints.into(),
+        collisions: collisions.into(),
+        exists: snapshot.facts.is_some(),
+        complete: snapshot.is_complete(),
+        multicluster: snapshot.is_multicluster(),
+    }
+}
+
+/// Looks at every endpoint that the Service's slices list for a port, and says of each whether it is served.
+///
+/// In order of address; of several endpoints with one address the one that is served comes first. It belongs to the
+/// home cluster rather than to a linked one, to the first cluster by name, and has a workload behind it rather than not.
+pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) -> Vec<Candidate> {
+    let federated = snapshot
+        .facts
+        .as_ref()
+        .is_some_and(|facts| matches!(facts.membership, Membership::Federated(_)));
+    let mut all = Vec::new();
+    for member in &snapshot.members {
+        if member.state == MemberState::Synced
+            && let Some(facts) = &member.facts
+            && !(federated && facts.external_name)
+        {
+            let from = all.len();
+            list(member, facts, key, &mut all);
+            filter(member, facts, key, policy, &mut all[from..]);
+        }
+    }
+    all.sort_by(|one, two| {
+        (one.endpoint.socket, one.excluded.is_some())
+            .cmp(&(two.endpoint.socket, two.excluded.is_some()))
+            .then_with(|| one.endpoint.rank().cmp(&two.endpoint.rank()))
+    });
+    let mut served: Option<SocketAddr> = None;
+    for candidate in &mut all {
+        if candidate.excluded.is_none() {
+            if served == Some(candidate.endpoint.socket) {
+                candidate.excluded = Some(Exclusion::Duplicate);
+            }
+            served = Some(candidate.endpoint.socket);
+        }
+    }
+    // Duplicates directly follow the endpoint they repeat, which `select` relies on.
+    all
+}
+
+/// Lists every endpoint of a member that has the port, with what is wrong with it by itself.
+fn list(member: &Member, facts: &ServiceFacts, key: &ViewKey, all: &mut Vec<Candidate>) {
+    let named = facts.ports.iter().find(|port| port.port == key.port);
+    for chunk in member.chunks.iter() {
+        let Some(port) = target_port(&chunk.facts, named.map(|port| &port.name), key.port) else {
+            continue;
+        };
+        for (position, endpoint) in (0_u32..).zip(chunk.facts.endpoints.iter()) {
+            let candidate = ViewEndpoint {
+                socket: SocketAddr::new(endpoint.address, port),
+                cluster: Arc::clone(&member.cluster),
+                chunk: Arc::clone(chunk),
+                position,
+            };
+            let excluded = match candidate.joined() {
+                _ if !endpoint.conditions.ready => Some(Exclusion::NotReady),
+                Joined::Held(held) => Some(Exclusion::Held(*held)),
+                _ if key.instance.is_some() && endpoint.hostname != key.instance => {
+                    Some(Exclusion::OtherInstance)
+                }
+                Joined::Address | Joined::Pod(_) | Joined::Unreadable => None,
+            };
+            all.push(Candidate {
+                endpoint: candidate,
+                excluded,
+            });
+        }
+    }
+}
+
+/// The port that a slice's endpoints are reached at.
+///
+/// A port that the Service defines is looked up in the slice by its name; any other number is taken as it is. A slice
+/// without ports has no endpoints for anybody.
+fn target_port(slice: &SliceFacts, name: Option<&Text>, number: u16) -> Option<u16> {
+    match name {
+        Some(name) => slice
+            .ports
+            .iter()
+            .find(|port| port.name == *name)
+            .map(|port| port.port),
+        None => (!slice.ports.is_empty()).then_some(number),
+    }
+}
+
+/// Applies what depends on the other endpoints of the member, or on the client.
+fn filter(
+    member: &Member,
+    facts: &ServiceFacts,
+    key: &ViewKey,
+    policy: SelectPolicy,
+    candidates: &mut [Candidate],
+) {
+    if member.cluster.role == ClusterRole::Home {
+        match facts.internal_traffic_policy {
+            TrafficPolicy::Local => exclude(candidates, Exclusion::OtherNode, |endpoint| {
+                endpoint
+                    .workload()
+                    .is_none_or(|workload| workload.facts.node != key.node)
+            }),
+            TrafficPolicy::Cluster => filter_by_hints(key.zone.as_ref(), candidates),
+        }
+    }
+    if policy.ipv6 {
+        let mut with_ipv6: Vec<PodName> = candidates
+            .iter()
+            .filter(|candidate| candidate.excluded.is_none() && candidate.endpoint.socket.is_ipv6())
+            .filter_map(|candidate| Some(candidate.endpoint.workload()?.pod.clone()))
+            .collect();
+        with_ipv6.sort_unstable();
+        exclude(candidates, Exclusion::OtherFamily, |endpoint| {
+            endpoint.socket.is_ipv4()
+                && endpoint
+                    .workload()
+                    .is_some_and(|workload| with_ipv6.binary_search(&workload.pod).is_ok())
+        });
+    } else {
+        exclude(candidates, Exclusion::OtherFamily, |endpoint| {
+            endpoint.socket.is_ipv6() && endpoint.workload().is_some()
+        });
+    }
+}
+
+/// Keeps endpoints that the hints give to the client's zone, unless that would be unsafe.
+///
+/// All stay if any has no hint, or if none is meant for the zone. Source: Kubernetes topology-aware routing, safeguards.
+fn filter_by_hints(zone: Option<&Zone>, candidates: &mut [Candidate]) {
+    let mut meant_for_zone = 0_usize;
+    for candidate in candidates.iter().filter(|candidate| candidate.excluded.is_none()) {
+        match &candidate.endpoint.endpoint().zone_hints {
+            None => return,
+            Some(zones) if zone.is_some_and(|zone| zones.contains(zone)) => meant_for_zone += 1,
+            Some(_) => {}
+        }
+    }
+    if meant_for_zone > 0 {
+        exclude(candidates, Exclusion::OtherZone, |endpoint| {
+            let hints = endpoint.endpoint().zone_hints.as_ref();
+            !hints.is_some_and(|zones| zone.is_some_and(|zone| zones.contains(zone)))
+        });
+    }
+}
+
+fn exclude(
+    candidates: &mut [Candidate],
+    reason: Exclusion,
+    unwanted: impl Fn(&ViewEndpoint) -> bool,
+) {
+    for candidate in candidates {
+        if candidate.excluded.is_none() && unwanted(&candidate.endpoint) {
+            candidate.excluded = Some(reason);
+        }
+    }
+}
+
+// === impl ViewKey ===
+
+impl ViewKey {
+    /// The key of a client that asks for a port, and perhaps an instance, of a Service.
+    pub fn new(
+        snapshot: &ServiceSnapshot,
+        port: u16,
+        instance: Option<Text>,
+        client: &ClientLocality,
+    ) -> Self {
+        Self {
+            port,
+            instance,
+            zone: client.zone.clone(),
+            node: client.node.clone().filter(|_| snapshot.depends_on_node()),
+        }
+    }
+}
+
+// === impl ViewEndpoint ===
+
+impl ViewEndpoint {
+    /// The slice that lists it.
+    pub fn slice(&self) -> &SliceFacts {
+        &self.chunk.facts
+    }
+
+    /// What the slice says of it.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.chunk.facts.endpoints[self.position as usize]
+    }
+
+    /// What was found behind it.
+    pub fn joined(&self) -> &Joined {
+        &self.chunk.joined[self.position as usize]
+    }
+
+    /// The workload behind it, if there is one.
+    pub fn workload(&self) -> Option<&Workload> {
+        match self.joined() {
+            Joined::Pod(workload) => Some(workload),
+            Joined::Address | Joined::Unreadable | Joined::Held(_) => None,
+        }
+    }
+
+    /// Whether the workload vouches for the address: it is in the slice's own namespace and has this IP.
+    pub fn is_vouched_for(&self) -> bool {
+        self.workload().is_some_and(|workload| {
+            workload.pod.namespace == self.slice().service.namespace
+                && workload.facts.has_ip(self.socket.ip())
+        })
+    }
+
+    /// Where it is, seen from a client in a zone. Addresses that stand for themselves have no locality.
+    pub fn locality(&self, client: Option<&Zone>) -> Locality {
+        let known = match self.joined() {
+            Joined::Pod(_) | Joined::Unreadable => {
+                self.endpoint().zone.as_ref().map_or("", Zone::as_str)
+            }
+            Joined::Address | Joined::Held(_) => return Locality::Unknown,
+        };
+        match client {
+            None => Locality::Unknown,
+            Some(zone) if zone.as_str() == known => Locality::Local,
+            Some(_) => Locality::Remote,
+        }
+    }
+
+    /// Whether both come from the very same facts; cheap, and never true by mistake.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        self.position == other.position
+            && Arc::ptr_eq(&self.chunk, &other.chunk)
+            && Arc::ptr_eq(&self.cluster, &other.cluster)
+    }
+
+    /// Whether a client is told the same of both: everything that any answer says of an endpoint is equal.
+    pub fn same_content(&self, other: &Self) -> bool {
+        self.same(other)
+            || (self.socket == other.socket
+                && same_cluster(&self.cluster, &other.cluster)
+                && self.slice().service == other.slice().service
+                && self.slice().mirror == other.slice().mirror
+                && self.endpoint().zone == other.endpoint().zone
+                && same_backing(self, other))
+    }
+
+    /// Order of preference among endpoints with one address: the smallest is served.
+    fn rank(&self) -> (ClusterRole, &ClusterName, bool, bool) {
+        (
+            self.cluster.role,
+            &self.cluster.name,
+            !self.is_vouched_for(),
+            self.workload().is_none(),
+        )
+    }
+
+    fn ip(&self) -> IpAddr {
+        self.socket.ip()
+    }
+}
+
+fn same_cluster(one: &Arc<ClusterFacts>, two: &Arc<ClusterFacts>) -> bool {
+    Arc::ptr_eq(one, two) || one == two
+}
+
+fn same_backing(one: &ViewEndpoint, two: &ViewEndpoint) -> bool {
+    match (one.joined(), two.joined()) {
+        (Joined::Pod(a), Joined::Pod(b)) if Arc::ptr_eq(a, b) => true,
+        (Joined::Pod(a), Joined::Pod(b)) => {
+            let port = one.socket.port();
+            let (fa, fb) = (&a.facts, &b.facts);
+            a.pod == b.pod
+                && a.owner == b.owner
+                && fa.service_account == fb.service_account
+                && fa.control_plane_namespace == fb.control_plane_namespace
+                && fa.template_hash == fb.template_hash
+                && fa.proxy == fb.proxy
+                && fa.has_ip(one.ip()) == fb.has_ip(two.ip())
+                && fa.skip_inbound_ports.contains(port) == fb.skip_inbound_ports.contains(port)
+                && fa.opaque_ports.as_ref().map(|ports| ports.contains(port))
+                    == fb.opaque_ports.as_ref().map(|ports| ports.contains(port))
+        }
+        (Joined::Address, Joined::Address) | (Joined::Unreadable, Joined::Unreadable) => true,
+        _ => false,
+    }
+}

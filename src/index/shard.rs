@@ -1,0 +1,434 @@
+//! What one session with one cluster has said.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use super::change::{Kind, Object, ObjectChange, ObjectName};
+use super::intern::Interner;
+use super::join::{Chunk, PodsReadable, join};
+use crate::model::{
+    Backing, ClusterRole, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodFacts,
+    PodName, ServiceFacts, ServiceName, SliceFacts, SliceName, Text, Workload, Zone,
+};
+
+/// The objects of one cluster, joined with one another once every kind has been read.
+#[derive(Debug)]
+pub(super) struct Shard {
+    kinds: BTreeMap<Kind, KindState>,
+    services: HashMap<ServiceName, Arc<ServiceFacts>>,
+    slices: HashMap<SliceName, Arc<SliceFacts>>,
+    /// Joined slices by the Service they belong to; empty until the shard is synced.
+    chunks_by_service: HashMap<ServiceName, BTreeMap<Text, Arc<Chunk>>>,
+    pods: HashMap<PodName, Arc<Workload>>,
+    /// Slices by the hash of a Pod's name they mention: a few bytes per endpoint, and a wrong hit only costs a look.
+    slices_by_pod: HashMap<u64, Vec<SliceName>>,
+    hasher: std::hash::RandomState,
+    nodes: HashMap<NodeName, NodeFacts>,
+    owners: HashMap<OwnerName, Option<Owner>>,
+    pods_by_owner: HashMap<OwnerName, HashSet<PodName>>,
+    endpoint_count: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KindState {
+    Pending,
+    Read,
+    /// May not be read (any more); what was known stays.
+    Unreadable,
+}
+
+/// What a change altered.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Services whose endpoints or facts may differ.
+    pub(super) services: BTreeSet<ServiceName>,
+    /// Services whose membership differs: before and after.
+    pub(super) memberships: Vec<(ServiceName, Option<Membership>, Option<Membership>)>,
+    /// Whether zones of Nodes differ.
+    pub(super) nodes: bool,
+    /// Whether a kind became read or unreadable.
+    pub(super) sync_changed: bool,
+}
+
+// === impl Shard ===
+
+impl Shard {
+    pub(super) fn new(role: ClusterRole) -> Self {
+        Self {
+            kinds: Kind::watched_in(role)
+                .iter()
+                .map(|kind| (*kind, KindState::Pending))
+                .collect(),
+            services: HashMap::new(),
+            slices: HashMap::new(),
+            chunks_by_service: HashMap::new(),
+            pods: HashMap::new(),
+            slices_by_pod: HashMap::new(),
+            hasher: std::hash::RandomState::new(),
+            nodes: HashMap::new(),
+            owners: HashMap::new(),
+            pods_by_owner: HashMap::new(),
+            endpoint_count: 0,
+        }
+    }
+
+    /// Whether every kind has been read, or may not be.
+    pub(super) fn is_synced(&self) -> bool {
+        self.kinds.values().all(|state| *state != KindState::Pending)
+    }
+
+    /// Kinds that have not been read yet, in order.
+    pub(super) fn pending(&self) -> Vec<Kind> {
+        self.kinds
+            .iter()
+            .filter(|(_, state)| **state == KindState::Pending)
+            .map(|(kind, _)| *kind)
+            .collect()
+    }
+
+    pub(super) fn service(&self, name: &ServiceName) -> Option<&Arc<ServiceFacts>> {
+        self.services.get(name)
+    }
+
+    pub(super) fn services(&self) -> impl Iterator<Item = (&ServiceName, &Arc<ServiceFacts>)> {
+        self.services.iter()
+    }
+
+    pub(super) fn service_names(&self) -> impl Iterator<Item = &ServiceName> {
+        self.services.keys()
+    }
+
+    pub(super) fn service_count(&self) -> usize {
+        self.services.len()
+    }
+
+    pub(super) fn endpoint_count(&self) -> usize {
+        self.endpoint_count
+    }
+
+    pub(super) fn node_zones(&self) -> impl Iterator<Item = (NodeName, Zone)> {
+        self.nodes
+            .iter()
+            .filter_map(|(name, facts)| Some((name.clone(), facts.zone.clone()?)))
+    }
+
+    /// The joined slices of a Service, in name order.
+    pub(super) fn chunks(&self, service: &ServiceName) -> Arc<[Arc<Chunk>]> {
+        self.chunks_by_service
+            .get(service)
+            .map(|chunks| chunks.values().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Takes in what the session says.
+    pub(super) fn apply(&mut self, change: ObjectChange, interner: &mut Interner) -> Outcome {
+        let was_synced = self.is_synced();
+        let mut outcome = Outcome::default();
+        match change {
+            ObjectChange::Apply(object) => self.upsert(object, interner, &mut outcome),
+            ObjectChange::Delete(name) => self.remove(&name, &mut outcome),
+            ObjectChange::Resync(kind, objects) => {
+                self.resync(kind, objects, interner, &mut outcome);
+                self.set_kind(kind, KindState::Read, &mut outcome);
+            }
+            ObjectChange::Unreadable(kind) => {
+                if kind.is_optional() {
+                    self.set_kind(kind, KindState::Unreadable, &mut outcome);
+                }
+            }
+        }
+        if !was_synced && self.is_synced() {
+            self.rejoin_all(&mut outcome);
+        }
+        outcome
+    }
+
+    fn set_kind(&mut self, kind: Kind, state: KindState, outcome: &mut Outcome) {
+        let Some(current) = self.kinds.get_mut(&kind) else {
+            return;
+        };
+        if *current == state {
+            return;
+        }
+        *current = state;
+        outcome.sync_changed = true;
+        if kind == Kind::Pod {
+            self.rejoin_all(outcome);
+        }
+    }
+
+    fn resync(
+        &mut self,
+        kind: Kind,
+        objects: Vec<Object>,
+        interner: &mut Interner,
+        outcome: &mut Outcome,
+    ) {
+        let listed: HashSet<ObjectName> = objects.iter().map(Object::name).collect();
+        for name in self.names(kind) {
+            if !listed.contains(&name) {
+                self.remove(&name, outcome);
+            }
+        }
+        for object in objects {
+            self.upsert(object, interner, outcome);
+        }
+    }
+
+    fn names(&self, kind: Kind) -> Vec<ObjectName> {
+        match kind {
+            Kind::Service => self.services.keys().cloned().map(ObjectName::Service).collect(),
+            Kind::EndpointSlice => self.slices.keys().cloned().map(ObjectName::Slice).collect(),
+            Kind::Pod => self.pods.keys().cloned().map(ObjectName::Pod).collect(),
+            Kind::Node => self.nodes.keys().cloned().map(ObjectName::Node).collect(),
+            Kind::ReplicaSet | Kind::Job => self
+                .owners
+                .keys()
+                .filter(|name| Kind::from(name.kind) == kind)
+                .cloned()
+                .map(ObjectName::Owner)
+                .collect(),
+        }
+    }
+
+    fn upsert(&mut self, object: Object, interner: &mut Interner, outcome: &mut Outcome) {
+        match object {
+            Object::Service(name, facts) => {
+                let name = interner.service(&name);
+                self.set_service(name, Some(facts), outcome);
+            }
+            Object::Slice(name, mut facts) => {
+                interner.slice(&mut facts);
+                let name = SliceName::new(interner.text(name.namespace.text()), name.name);
+                self.set_slice(name, Some(facts), outcome);
+            }
+            Object::Pod(name, facts) => {
+                let name = interner.pod(&name);
+                self.set_pod(name, Some(Arc::new(facts)), outcome);
+            }
+            Object::Node(name, facts) => {
+                if self.nodes.get(&name) != Some(&facts) {
+                    self.nodes.insert(name, facts);
+                    outcome.nodes = true;
+                }
+            }
+            Object::Owner(name, owner) => {
+                if self.owners.get(&name) != Some(&owner) {
+                    self.owners.insert(name.clone(), owner);
+                    self.reown(&name, outcome);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &ObjectName, outcome: &mut Outcome) {
+        match name {
+            ObjectName::Service(name) => self.set_service(name.clone(), None, outcome),
+            ObjectName::Slice(name) => self.set_slice(name.clone(), None, outcome),
+            ObjectName::Pod(name) => self.set_pod(name.clone(), None, outcome),
+            ObjectName::Node(name) => outcome.nodes |= self.nodes.remove(name).is_some(),
+            ObjectName::Owner(name) => {
+                if self.owners.remove(name).is_some() {
+                    self.reown(name, outcome);
+                }
+            }
+        }
+    }
+
+    fn set_service(
+        &mut self,
+        name: ServiceName,
+        facts: Option<ServiceFacts>,
+        outcome: &mut Outcome,
+    ) {
+        let before = match &facts {
+            Some(facts) if self.services.get(&name).is_some_and(|old| **old == *facts) => return,
+            Some(facts) => self.services.insert(name.clone(), Arc::new(facts.clone())),
+            None => match self.services.remove(&name) {
+                Some(old) => Some(old),
+                None => return,
+            },
+        };
+        let before = before.map(|old| old.membership.clone());
+        let after = facts.map(|new| new.membership);
+        if before != after {
+            outcome.memberships.push((name.clone(), before, after));
+        }
+        outcome.services.insert(name);
+    }
+
+    fn set_slice(&mut self, name: SliceName, facts: Option<SliceFacts>, outcome: &mut Outcome) {
+        let old = match &facts {
+            Some(facts) if self.slices.get(&name).is_some_and(|old| **old == *facts) => return,
+            Some(_) => self.slices.get(&name).cloned(),
+            None => match self.slices.remove(&name) {
+                Some(old) => Some(old),
+                None => return,
+            },
+        };
+        if let Some(old) = old {
+            self.endpoint_count -= old.endpoints.len();
+            for pod in pods_of(&old) {
+                let hash = self.hasher.hash_one(pod);
+                if let Some(slices) = self.slices_by_pod.get_mut(&hash) {
+                    slices.retain(|slice| *slice != name);
+                    if slices.is_empty() {
+                        self.slices_by_pod.remove(&hash);
+                    }
+                }
+            }
+            if facts.as_ref().is_none_or(|new| new.service != old.service) {
+                self.drop_chunk(&name, &old.service);
+            }
+            outcome.services.insert(old.service.clone());
+        }
+        if let Some(facts) = facts {
+            self.endpoint_count += facts.endpoints.len();
+            for pod in pods_of(&facts) {
+                let slices = self.slices_by_pod.entry(self.hasher.hash_one(pod)).or_default();
+                if !slices.contains(&name) {
+                    slices.push(name.clone());
+                }
+            }
+            outcome.services.insert(facts.service.clone());
+            self.slices.insert(name.clone(), Arc::new(facts));
+            self.rejoin(&name);
+        }
+    }
+
+    fn set_pod(&mut self, name: PodName, facts: Option<Arc<PodFacts>>, outcome: &mut Outcome) {
+        let old = match &facts {
+            Some(facts) if self.pods.get(&name).is_some_and(|old| old.facts == *facts) => return,
+            Some(_) => self.pods.get(&name).cloned(),
+            None => match self.pods.remove(&name) {
+                Some(old) => Some(old),
+                None => return,
+            },
+        };
+        let old_owner = old.and_then(|old| owner_name(&name, &old.facts));
+        let new_owner = facts.as_ref().and_then(|facts| owner_name(&name, facts));
+        if old_owner != new_owner {
+            if let Some(owner) = old_owner
+                && let Some(pods) = self.pods_by_owner.get_mut(&owner)
+            {
+                pods.remove(&name);
+                if pods.is_empty() {
+                    self.pods_by_owner.remove(&owner);
+                }
+            }
+            if let Some(owner) = new_owner {
+                self.pods_by_owner.entry(owner).or_default().insert(name.clone());
+            }
+        }
+        if let Some(facts) = facts {
+            let workload = self.workload(name.clone(), facts);
+            self.pods.insert(name.clone(), Arc::new(workload));
+        }
+        self.rejoin_slices_of(&name, outcome);
+    }
+
+    /// Looks up again who owns the Pods of a ReplicaSet or Job.
+    fn reown(&mut self, owner: &OwnerName, outcome: &mut Outcome) {
+        let pods: Vec<PodName> = self
+            .pods_by_owner
+            .get(owner)
+            .map(|pods| pods.iter().cloned().collect())
+            .unwrap_or_default();
+        for name in pods {
+            let Some(old) = self.pods.get(&name) else {
+                continue;
+            };
+            let workload = self.workload(name.clone(), Arc::clone(&old.facts));
+            if **old != workload {
+                self.pods.insert(name.clone(), Arc::new(workload));
+                self.rejoin_slices_of(&name, outcome);
+            }
+        }
+    }
+
+    fn workload(&self, pod: PodName, facts: Arc<PodFacts>) -> Workload {
+        let owner = facts.owner.as_ref().map(|owner| {
+            owner_name(&pod, &facts)
+                .and_then(|name| {
+                    let of_owner = self.owners.get(&name)?.as_ref()?;
+                    name.kind.passes_on(of_owner).then(|| of_owner.clone())
+                })
+                .unwrap_or_else(|| owner.clone())
+        });
+        Workload { pod, facts, owner }
+    }
+
+    fn rejoin_slices_of(&mut self, pod: &PodName, outcome: &mut Outcome) {
+        let slices = self
+            .slices_by_pod
+            .get(&self.hasher.hash_one(pod))
+            .cloned()
+            .unwrap_or_default();
+        for slice in slices {
+            let Some(facts) = self.slices.get(&slice) else {
+                continue;
+            };
+            if pods_of(facts).any(|mentioned| mentioned == pod) {
+                outcome.services.insert(facts.service.clone());
+                self.rejoin(&slice);
+            }
+        }
+    }
+
+    fn rejoin_all(&mut self, outcome: &mut Outcome) {
+        if !self.is_synced() {
+            return;
+        }
+        let slices: Vec<SliceName> = self.slices.keys().cloned().collect();
+        for slice in slices {
+            outcome.services.insert(self.slices[&slice].service.clone());
+            self.rejoin(&slice);
+        }
+    }
+
+    fn rejoin(&mut self, slice: &SliceName) {
+        if !self.is_synced() {
+            return;
+        }
+        let Some(facts) = self.slices.get(slice) else {
+            return;
+        };
+        let readable = match self.kinds.get(&Kind::Pod) {
+            Some(KindState::Unreadable) => PodsReadable::No,
+            _ => PodsReadable::Yes,
+        };
+        let chunk = join(Arc::clone(facts), readable, |pod| self.pods.get(pod).cloned());
+        self.chunks_by_service
+            .entry(facts.service.clone())
+            .or_default()
+            .insert(slice.name.clone(), Arc::new(chunk));
+    }
+
+    fn drop_chunk(&mut self, slice: &SliceName, service: &ServiceName) {
+        if let Some(chunks) = self.chunks_by_service.get_mut(service) {
+            chunks.remove(&slice.name);
+            if chunks.is_empty() {
+                self.chunks_by_service.remove(service);
+            }
+        }
+    }
+}
+
+/// The Pods that a slice mentions, in order, with repetitions.
+fn pods_of(facts: &SliceFacts) -> impl Iterator<Item = &PodName> {
+    facts.endpoints.iter().filter_map(|endpoint| match &endpoint.backing {
+        Backing::Pod(pod) => Some(pod),
+        Backing::Address | Backing::ExternalWorkload(_) => None,
+    })
+}
+
+/// The ReplicaSet or Job that owns a Pod, if one does.
+fn owner_name(pod: &PodName, facts: &PodFacts) -> Option<OwnerName> {
+    let owner = facts.owner.as_ref()?;
+    Some(OwnerName {
+        kind: OwnerKind::of(owner)?,
+        namespace: pod.namespace.clone(),
+        name: owner.name.clone(),
+    })
+}

@@ -1,0 +1,25 @@
+//! Values: the names and facts that everything else speaks in.
+//!
+//! Nothing here does I/O, knows a clock or names a wire type. A *fact* is what one Kubernetes object says, trimmed
+//! to the fields discovery uses; sources make facts, the [index](crate::index) joins them.
+
+mod authority;
+mod cluster;
+mod endpoint;
+mod locality;
+mod ports;
+mod service;
+mod text;
+mod workload;
+
+pub use authority::{Authority, AuthorityError, Host};
+pub use cluster::{ClusterFacts, ClusterName, ClusterRole, SessionId};
+pub use endpoint::{Backing, Conditions, Endpoint, MirrorFacts, SliceFacts, SliceName, SlicePort};
+pub use locality::{NodeFacts, NodeName, Zone};
+pub use ports::{PortRange, PortSet};
+pub use service::{
+    Federation, Membership, Namespace, RemoteService, ServiceFacts, ServiceKey, ServiceName,
+    ServicePort, TrafficPolicy,
+};
+pub use text::Text;
+pub use workload::{Owner, OwnerKind, OwnerName, PodFacts, PodName, ProxyPorts, Workload};

@@ -1,0 +1,33 @@
+//! Kubernetes clusters: the one we run in, and those linked to it.
+
+use super::text::identifier;
+use super::Text;
+
+identifier! {
+    /// Name of a Kubernetes cluster: the Link's name, or the configured name of the home cluster.
+    ClusterName;
+}
+
+/// What a cluster is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClusterRole {
+    /// The cluster whose Services clients ask for.
+    Home,
+    /// A cluster reached through a credential Secret.
+    Linked,
+}
+
+/// One connection to one cluster: a change of credentials opens a new session beside the old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// What is known of a cluster apart from its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterFacts {
+    /// The cluster's name.
+    pub name: ClusterName,
+    /// Home or linked.
+    pub role: ClusterRole,
+    /// Suffix of the identities of its Pods; empty means that its Pods have none.
+    pub trust_domain: Text,
+}

@@ -1,0 +1,135 @@
+//! EndpointSlices and the endpoints they list.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Namespace, NodeName, PodName, ServiceName, Text, Zone};
+
+/// An EndpointSlice within its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SliceName {
+    /// The slice's namespace.
+    pub namespace: Namespace,
+    /// The slice's name.
+    pub name: Text,
+}
+
+/// What an EndpointSlice object says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceFacts {
+    /// The Service the slice belongs to: label `kubernetes.io/service-name`, else the first owner of kind Service.
+    pub service: ServiceName,
+    /// Ports that have a number; a slice without any contributes nothing.
+    pub ports: Box<[SlicePort]>,
+    /// The endpoints, in order; an endpoint without a target and with several addresses is listed once per address.
+    pub endpoints: Box<[Endpoint]>,
+    /// What the service mirror wrote on it, if it did.
+    pub mirror: Option<Box<MirrorFacts>>,
+}
+
+/// One entry of a slice's `ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlicePort {
+    /// The name that the Service port has too; may be empty.
+    pub name: Text,
+    /// The number endpoints listen on.
+    pub port: u16,
+}
+
+/// Labels and annotations that Linkerd's service mirror puts on the slices of a gateway mirror.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorFacts {
+    /// Label `mirror.linkerd.io/cluster-name`.
+    pub cluster: Option<Text>,
+    /// Annotation `mirror.linkerd.io/remote-svc-fq-name`; may be empty.
+    pub remote_service: Option<Text>,
+    /// Annotation `mirror.linkerd.io/remote-gateway-identity`; never empty.
+    pub gateway_identity: Option<Text>,
+}
+
+/// One address of an EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address.
+    pub address: IpAddr,
+    /// Whether it may be used.
+    pub conditions: Conditions,
+    /// What the slice says is behind the address.
+    pub backing: Backing,
+    /// The zone the slice gives it.
+    pub zone: Option<Zone>,
+    /// The node the slice gives it.
+    pub node: Option<NodeName>,
+    /// The instance name it has inside its Service.
+    pub hostname: Option<Text>,
+    /// Zones that should use it (`hints.forZones`); `None` if the slice has no such hint.
+    pub zone_hints: Option<Arc<[Zone]>>,
+}
+
+/// What `targetRef` of an endpoint names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Nothing: the address stands for itself.
+    Address,
+    /// A Pod, in whatever namespace.
+    Pod(PodName),
+    /// An ExternalWorkload of the slice's namespace.
+    ExternalWorkload(Text),
+}
+
+/// `conditions` of an endpoint; an absent one has the meaning the API gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conditions {
+    /// May take new traffic; absent means true.
+    pub ready: bool,
+    /// Answers, be it terminating or not; absent means as `ready`.
+    pub serving: bool,
+    /// Is going away; absent means false.
+    pub terminating: bool,
+}
+
+// === impl SliceName ===
+
+impl SliceName {
+    /// Names a slice.
+    pub fn new(namespace: impl Into<Namespace>, name: impl Into<Text>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for SliceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+// === impl Conditions ===
+
+impl Conditions {
+    /// Ready, serving, not terminating: what absent conditions mean.
+    pub const READY: Self = Self {
+        ready: true,
+        serving: true,
+        terminating: false,
+    };
+
+    /// Applies the API's defaults to conditions that may be absent.
+    ///
+    /// Source: `EndpointConditions` of `discovery.k8s.io/v1`.
+    pub fn from_optional(
+        ready: Option<bool>,
+        serving: Option<bool>,
+        terminating: Option<bool>,
+    ) -> Self {
+        let ready = ready.unwrap_or(true);
+        Self {
+            ready,
+            serving: serving.unwrap_or(ready),
+            terminating: terminating.unwrap_or(false),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The bridge: one writer, many readers.
+//!
+//! Sources hand [`Change`](crate::index::Change)s to a [`ChangeSender`]; the [indexer](run_indexer) applies them to the
+//! index it alone owns and publishes the snapshots they touched; readers hold a [`Catalog`] and never wait for the
+//! writer. No queue stands between the writer and a stream: a stream looks at what is true when it is able to send.
+
+mod catalog;
+mod indexer;
+mod published;
+mod sender;
+mod status;
+
+pub use catalog::{Catalog, Subscription};
+pub use indexer::{IndexMetrics, Indexer};
+pub use published::{Frames, ViewVersion};
+pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
+pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};

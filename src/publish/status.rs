@@ -1,0 +1,232 @@
+//! What operators are told about each cluster: whether it can be reached, since when, and how fresh it is.
+//!
+//! Sources write it, one line per change of state goes to the log; admin pages, metrics and the introspection API read it.
+//! Answers to proxies never depend on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::index::Kind;
+use crate::model::{ClusterName, ClusterRole};
+
+/// The state of every cluster. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct StatusBoard {
+    clusters: Arc<Mutex<BTreeMap<ClusterName, Entry>>>,
+}
+
+/// Whether a cluster's API server can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// Nothing is known yet.
+    Connecting,
+    /// Every kind that may be read is being watched.
+    Connected,
+    /// The API server cannot be reached or does not answer; what it said last is being served.
+    Unreachable(String),
+    /// The credentials cannot be used, or the API server refuses them; what it said last is being served.
+    Rejected(String),
+}
+
+/// How one kind of a cluster's objects is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KindStatus {
+    /// Not read yet.
+    Syncing,
+    /// Read and watched.
+    Watched,
+    /// We may not read it: answers go without what it would add.
+    Denied,
+    /// The cluster does not have it.
+    Absent,
+}
+
+/// The state of one cluster at one moment.
+#[derive(Clone, Debug)]
+pub struct ClusterStatus {
+    /// The cluster.
+    pub name: ClusterName,
+    /// Home or linked.
+    pub role: ClusterRole,
+    /// Whether it can be used.
+    pub connection: Connection,
+    /// How long it has been in that state.
+    pub since: Duration,
+    /// How long ago it last gave a sign of life: the oldest over its kinds; `None` if some kind never did.
+    pub age: Option<Duration>,
+    /// Its kinds, in order: state, and how long ago each last gave a sign of life.
+    pub kinds: Vec<(Kind, KindStatus, Option<Duration>)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    role: ClusterRole,
+    connection: Connection,
+    since: Instant,
+    kinds: BTreeMap<Kind, KindEntry>,
+}
+
+#[derive(Debug)]
+struct KindEntry {
+    status: KindStatus,
+    heard: Option<Instant>,
+}
+
+// === impl StatusBoard ===
+
+impl StatusBoard {
+    /// Puts a cluster on the board, if it is not there.
+    pub fn add(&self, cluster: &ClusterName, role: ClusterRole) {
+        self.clusters
+            .lock()
+            .entry(cluster.clone())
+            .or_insert_with(|| Entry {
+                role,
+                connection: Connection::Connecting,
+                since: Instant::now(),
+                kinds: Kind::watched_in(role)
+                    .iter()
+                    .map(|kind| {
+                        let entry = KindEntry {
+                            status: KindStatus::Syncing,
+                            heard: None,
+                        };
+                        (*kind, entry)
+                    })
+                    .collect(),
+            });
+    }
+
+    /// Takes a cluster off the board.
+    pub fn remove(&self, cluster: &ClusterName) {
+        self.clusters.lock().remove(cluster);
+    }
+
+    /// Notes whether a cluster can be used, and logs it if that is news.
+    pub fn report(&self, cluster: &ClusterName, connection: Connection) {
+        let mut clusters = self.clusters.lock();
+        let Some(entry) = clusters.get_mut(cluster) else {
+            return;
+        };
+        if entry.connection == connection {
+            return;
+        }
+        let same_state =
+            std::mem::discriminant(&entry.connection) == std::mem::discriminant(&connection);
+        if !same_state {
+            entry.since = Instant::now();
+        }
+        entry.connection = connection.clone();
+        let role = entry.role;
+        drop(clusters);
+        match connection {
+            Connection::Connecting => {}
+            Connection::Connected => info!(%cluster, ?role, "cluster connected"),
+            Connection::Unreachable(reason) => {
+                warn!(%cluster, %reason, "cluster unreachable, serving what is known of it and retrying");
+            }
+            Connection::Rejected(reason) => {
+                warn!(%cluster, %reason, "cluster rejected, serving what is known of it and retrying");
+            }
+        }
+    }
+
+    /// Notes how a kind of a cluster's objects is known, and logs it if that is news worth a line.
+    pub fn report_kind(&self, cluster: &ClusterName, kind: Kind, status: KindStatus) {
+        let mut clusters = self.clusters.lock();
+        let Some(entry) = clusters
+            .get_mut(cluster)
+            .and_then(|entry| entry.kinds.get_mut(&kind))
+        else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.status, status);
+        if status == KindStatus::Watched {
+            entry.heard = Some(Instant::now());
+        }
+        drop(clusters);
+        if before == status {
+            return;
+        }
+        let resource = kind.resource();
+        match status {
+            KindStatus::Denied => warn!(
+                %cluster,
+                resource,
+                "not allowed to list and watch; grant it, or answers go without what it adds"
+            ),
+            KindStatus::Watched if before == KindStatus::Denied => {
+                info!(%cluster, resource, "allowed to list and watch again");
+            }
+            KindStatus::Watched | KindStatus::Syncing | KindStatus::Absent => {}
+        }
+    }
+
+    /// Notes a sign of life of one kind's watch.
+    pub fn heard(&self, cluster: &ClusterName, kind: Kind) {
+        if let Some(entry) = self
+            .clusters
+            .lock()
+            .get_mut(cluster)
+            .and_then(|entry| entry.kinds.get_mut(&kind))
+        {
+            entry.heard = Some(Instant::now());
+        }
+    }
+
+    /// The state of one cluster; `None` if it is not on the board.
+    pub fn status(&self, cluster: &ClusterName) -> Option<ClusterStatus> {
+        let clusters = self.clusters.lock();
+        clusters.get(cluster).map(|entry| entry.status(cluster))
+    }
+
+    /// Every cluster, the home cluster first, then by name.
+    pub fn all(&self) -> Vec<ClusterStatus> {
+        let clusters = self.clusters.lock();
+        let mut all: Vec<_> = clusters
+            .iter()
+            .map(|(name, entry)| entry.status(name))
+            .collect();
+        all.sort_by(|one, two| (one.role, &one.name).cmp(&(two.role, &two.name)));
+        all
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn status(&self, name: &ClusterName) -> ClusterStatus {
+        let watched = || {
+            self.kinds
+                .values()
+                .filter(|kind| matches!(kind.status, KindStatus::Syncing | KindStatus::Watched))
+        };
+        let age = if watched().all(|kind| kind.heard.is_some()) {
+            watched()
+                .filter_map(|kind| kind.heard)
+                .min()
+                .map(|heard| heard.elapsed())
+        } else {
+            None
+        };
+        ClusterStatus {
+            name: name.clone(),
+            role: self.role,
+            connection: self.connection.clone(),
+            since: self.since.elapsed(),
+            age,
+            kinds: self
+                .kinds
+                .iter()
+                .map(|(kind, entry)| {
+                    (*kind, entry.status, entry.heard.map(|heard| heard.elapsed()))
+                })
+                .collect(),
+        }
+    }
+}

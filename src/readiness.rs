@@ -1,0 +1,76 @@
+//! Named gates: the process is ready when none is left closed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// The gates that still keep the process from being ready. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    pending: Arc<watch::Sender<BTreeSet<String>>>,
+}
+
+// === impl Readiness ===
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self {
+            pending: Arc::new(watch::Sender::new(BTreeSet::new())),
+        }
+    }
+}
+
+impl Readiness {
+    /// Closes a gate: not ready until it is opened again. The name is shown to operators.
+    pub fn close(&self, gate: impl Into<String>) {
+        let gate = gate.into();
+        self.pending
+            .send_if_modified(|pending| pending.insert(gate));
+    }
+
+    /// Opens a gate; a gate that was not closed stays open.
+    pub fn open(&self, gate: &str) {
+        self.pending
+            .send_if_modified(|pending| pending.remove(gate));
+    }
+
+    /// Whether every gate is open.
+    pub fn is_ready(&self) -> bool {
+        self.pending.borrow().is_empty()
+    }
+
+    /// Names of the closed gates, in order.
+    pub fn pending(&self) -> Vec<String> {
+        self.pending.borrow().iter().cloned().collect()
+    }
+
+    /// Waits until every gate is open.
+    pub async fn ready(&self) {
+        let mut pending = self.pending.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = pending.wait_for(BTreeSet::is_empty).await;
+    }
+
+    /// Follows whether every gate is open.
+    pub fn watch(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.pending.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_means_that_no_gate_is_closed() {
+        let readiness = Readiness::default();
+        assert!(readiness.is_ready());
+        readiness.close("home cluster");
+        readiness.close("links");
+        readiness.open("links");
+        assert_eq!(readiness.pending(), ["home cluster"]);
+        readiness.open("home cluster");
+        assert!(readiness.is_ready());
+    }
+}
