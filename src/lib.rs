@@ -4,6 +4,9 @@
 //! snapshots to every stream; `frontends` select the view of each client and translate it into their protocol. Imports
 //! point at [`model`].
 
+pub mod frontends;
 pub mod index;
 pub mod model;
 pub mod proto;
+pub mod publish;
+pub mod readiness;

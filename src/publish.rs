@@ -1,6 +1,6 @@
 //! The bridge: one writer, many readers.
 //!
-//! Sources hand [`Change`](crate::index::Change)s to a [`ChangeSender`]; the [indexer](run_indexer) applies them to the
+//! Sources hand [`Change`](crate::index::Change)s to a [`ChangeSender`]; the [`Indexer`] applies them to the
 //! index it alone owns and publishes the snapshots they touched; readers hold a [`Catalog`] and never wait for the
 //! writer. No queue stands between the writer and a stream: a stream looks at what is true when it is able to send.
 

@@ -42,6 +42,8 @@ pub struct SelectPolicy {
 /// The endpoints of a Service for one kind of client, by address and without duplicates.
 #[derive(Clone, Debug)]
 pub struct View {
+    /// The port asked for.
+    pub port: u16,
     /// The client's zone, which endpoints are local or remote to.
     pub zone: Option<Zone>,
     /// The endpoints, in order of address.
@@ -142,6 +144,7 @@ pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) -
         }
     }
     View {
+        port: key.port,
         zone: key.zone.clone(),
         endpoints: endpoints.into(),
         collisions: collisions.into(),

@@ -66,6 +66,7 @@ pub struct ClusterStatus {
 #[derive(Debug)]
 struct Entry {
     role: ClusterRole,
+    added: Instant,
     connection: Connection,
     since: Instant,
     kinds: BTreeMap<Kind, KindEntry>,
@@ -87,6 +88,7 @@ impl StatusBoard {
             .entry(cluster.clone())
             .or_insert_with(|| Entry {
                 role,
+                added: Instant::now(),
                 connection: Connection::Connecting,
                 since: Instant::now(),
                 kinds: Kind::watched_in(role)
@@ -177,6 +179,11 @@ impl StatusBoard {
         {
             entry.heard = Some(Instant::now());
         }
+    }
+
+    /// Since when a cluster has been on the board; `None` if it is not.
+    pub fn known_since(&self, cluster: &ClusterName) -> Option<Instant> {
+        self.clusters.lock().get(cluster).map(|entry| entry.added)
     }
 
     /// The state of one cluster; `None` if it is not on the board.

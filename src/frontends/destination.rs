@@ -1,0 +1,16 @@
+//! Linkerd's destination API, as stock proxies speak it.
+//!
+//! [`token`] reads what a client says of itself, [`dispatch`] decides whether and how a Service is answered, [`translate`]
+//! turns views into messages, [`stream`] is the life of one stream, and [`service`] puts them on the wire.
+
+mod dispatch;
+mod metrics;
+mod service;
+mod stream;
+mod token;
+mod translate;
+
+pub use metrics::Metrics;
+pub use service::{Destination, Settings};
+pub use token::ContextToken;
+pub use translate::{Http2Params, Translation};

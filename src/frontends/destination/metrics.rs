@@ -1,0 +1,114 @@
+//! What the destination API counts. No label names a client, a Service or an address.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// Counters of the destination API.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    requests: Family<Outcome, Counter>,
+    open: Gauge,
+    messages: Counter,
+    bytes: Counter,
+    bad_tokens: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    code: &'static str,
+}
+
+/// One stream, counted for as long as it lives.
+#[derive(Debug)]
+pub(super) struct OpenStream(Metrics);
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Registers the counters.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "get_requests",
+            "Get requests by the status they were answered with; OK when the stream began",
+            metrics.requests.clone(),
+        );
+        registry.register("get_streams_open", "Get streams open now", metrics.open.clone());
+        registry.register(
+            "get_messages_sent",
+            "Messages handed to Get streams",
+            metrics.messages.clone(),
+        );
+        registry.register(
+            "get_bytes_sent",
+            "Bytes handed to Get streams",
+            metrics.bytes.clone(),
+        );
+        registry.register(
+            "bad_context_tokens",
+            "Context tokens that could not be read, or not all of them",
+            metrics.bad_tokens.clone(),
+        );
+        metrics
+    }
+
+    pub(super) fn answered(&self, code: tonic::Code) {
+        let code = code_name(code);
+        self.requests.get_or_create(&Outcome { code }).inc();
+    }
+
+    pub(super) fn bad_token(&self) {
+        self.bad_tokens.inc();
+    }
+
+    pub(super) fn open(&self) -> OpenStream {
+        self.open.inc();
+        OpenStream(self.clone())
+    }
+
+    /// Number of open streams.
+    pub(super) fn open_count(&self) -> i64 {
+        self.open.get()
+    }
+}
+
+// === impl OpenStream ===
+
+impl OpenStream {
+    pub(super) fn sent(&self, bytes: usize) {
+        self.0.messages.inc();
+        self.0.bytes.inc_by(bytes as u64);
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.dec();
+    }
+}
+
+fn code_name(code: tonic::Code) -> &'static str {
+    use tonic::Code;
+    match code {
+        Code::Ok => "OK",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::NotFound => "NOT_FOUND",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::DataLoss
+        | Code::Unauthenticated => "OTHER",
+    }
+}

@@ -1,0 +1,210 @@
+//! The life of one `Get` stream.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::dispatch::{Dispatch, Refusal};
+use super::metrics::OpenStream;
+use super::translate::Translation;
+use crate::index::{ClientLocality, MemberState, ServiceSnapshot};
+use crate::model::{ClusterName, NodeName, ServiceName, Text};
+use crate::publish::{Catalog, Frames, Subscription, ViewVersion};
+
+/// What a client asked for, and from where.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) service: ServiceName,
+    pub(super) instance: Option<Text>,
+    pub(super) port: u16,
+    pub(super) node: Option<NodeName>,
+}
+
+/// Why a stream does not begin.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotOpened {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the home cluster has not been read yet")]
+    HomeNotSynced,
+    #[error("nothing is known yet of {0} in cluster {1}, which has not been read")]
+    NothingKnown(ServiceName, ClusterName),
+    #[error("shutting down")]
+    ShuttingDown,
+}
+
+/// A subscription that has something to say.
+#[derive(Debug)]
+pub(super) struct Opened {
+    request: Request,
+    dispatch: Dispatch,
+    catalog: Catalog,
+    subscription: Subscription,
+    first: Arc<ViewVersion>,
+}
+
+/// Subscribes to a Service and waits until there is an answer that may be given.
+///
+/// That is a complete one; or, when some cluster has not been read within the grace time, one that has endpoints at least.
+/// Response headers are held back until then, so that a client that gets none backs off.
+pub(super) async fn open(
+    request: Request,
+    catalog: &Catalog,
+    grace: Duration,
+    shutdown: &CancellationToken,
+) -> Result<Opened, NotOpened> {
+    let mut subscription = match catalog.subscribe(&request.service) {
+        Some(subscription) => subscription,
+        None if catalog.is_home_synced() => {
+            return Err(Refusal::ServiceNotFound(request.service).into());
+        }
+        None => return Err(NotOpened::HomeNotSynced),
+    };
+    loop {
+        let (dispatch, unread) = subscription.with_snapshot(|snapshot| {
+            Ok::<_, Refusal>((Dispatch::of(snapshot)?, unread_cluster(snapshot)))
+        })?;
+        let first = request.view(&subscription, catalog);
+        let Some(cluster) = unread else {
+            return Ok(Opened {
+                request,
+                dispatch,
+                catalog: catalog.clone(),
+                subscription,
+                first,
+            });
+        };
+        let deadline = catalog.known_since(&cluster) + grace;
+        if deadline <= Instant::now() {
+            if first.view().endpoints.is_empty() {
+                return Err(NotOpened::NothingKnown(request.service, cluster));
+            }
+            return Ok(Opened {
+                request,
+                dispatch,
+                catalog: catalog.clone(),
+                subscription,
+                first,
+            });
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
+            () = tokio::time::sleep_until(deadline) => {}
+            alive = subscription.changed() => if !alive {
+                return Err(NotOpened::ShuttingDown);
+            },
+        }
+    }
+}
+
+/// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet.
+fn unread_cluster(snapshot: &ServiceSnapshot) -> Option<ClusterName> {
+    snapshot
+        .members
+        .iter()
+        .find(|member| member.state == MemberState::Syncing)
+        .map(|member| member.cluster.name.clone())
+}
+
+// === impl Request ===
+
+impl Request {
+    fn view(&self, subscription: &Subscription, catalog: &Catalog) -> Arc<ViewVersion> {
+        let client = ClientLocality {
+            zone: self.node.as_ref().and_then(|node| catalog.zone_of(node)),
+            node: self.node.clone(),
+        };
+        subscription.view(self.port, self.instance.as_ref(), &client)
+    }
+}
+
+// === impl Opened ===
+
+impl Opened {
+    /// The messages of the stream, framed, until the client leaves, the process shuts down, or the Service becomes
+    /// something else. It remembers what it sent by one pointer and sends the difference to what is true now.
+    pub(super) fn run(
+        self,
+        translation: Arc<Translation>,
+        shutdown: CancellationToken,
+        open_stream: OpenStream,
+    ) -> impl Stream<Item = Bytes> + Send {
+        let state = Running {
+            frames: VecDeque::new(),
+            next: Some(self.first),
+            sent: None,
+            request: self.request,
+            dispatch: self.dispatch,
+            catalog: self.catalog,
+            subscription: self.subscription,
+            translation,
+            shutdown,
+            open_stream,
+        };
+        futures::stream::unfold(state, |mut state| async move {
+            let frame = state.next_frame().await?;
+            Some((frame, state))
+        })
+    }
+}
+
+struct Running {
+    /// Messages of `sent` that have not been handed over yet.
+    frames: VecDeque<Bytes>,
+    next: Option<Arc<ViewVersion>>,
+    sent: Option<Arc<ViewVersion>>,
+    request: Request,
+    dispatch: Dispatch,
+    catalog: Catalog,
+    subscription: Subscription,
+    translation: Arc<Translation>,
+    shutdown: CancellationToken,
+    open_stream: OpenStream,
+}
+
+// === impl Running ===
+
+impl Running {
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = self.frames.pop_front() {
+                self.open_stream.sent(frame.len());
+                return Some(frame);
+            }
+            if let Some(next) = self.next.take() {
+                self.frames.extend(self.frames_to(&next).iter().cloned());
+                self.sent = Some(next);
+                continue;
+            }
+            tokio::select! {
+                () = self.shutdown.cancelled() => return None,
+                alive = self.subscription.changed() => if !alive {
+                    return None;
+                },
+            }
+            if !self
+                .subscription
+                .with_snapshot(|snapshot| self.dispatch.still_holds(snapshot))
+            {
+                debug!(service = %self.request.service, "service became something else, stream ends");
+                return None;
+            }
+            let view = self.request.view(&self.subscription, &self.catalog);
+            if self.sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &view)) {
+                self.next = Some(view);
+            }
+        }
+    }
+
+    fn frames_to(&self, next: &ViewVersion) -> Frames {
+        next.frames_since(self.sent.as_deref(), |delta, after, before| {
+            self.translation.frames(delta, after, before)
+        })
+    }
+}

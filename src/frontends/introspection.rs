@@ -1,0 +1,1 @@
+//! `tributary.v1`: what operators ask; see `proto/tributary/v1`.

@@ -1,0 +1,193 @@
+//! The read side: which Services there are, and how to follow one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::published::{ViewTable, ViewVersion};
+use super::status::StatusBoard;
+use crate::index::{
+    ClientLocality, ClusterState, ClusterSummary, SelectPolicy, ServiceSnapshot, ViewKey,
+};
+use crate::model::{ClusterName, ClusterRole, NodeName, ServiceName, Text, Zone};
+
+/// Services, Nodes and clusters as last published. Cheap to clone; reading never waits for the writer.
+#[derive(Clone, Debug)]
+pub struct Catalog(Arc<Shared>);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) services: RwLock<HashMap<ServiceName, Arc<Channel>>>,
+    pub(super) node_zones: watch::Sender<Arc<HashMap<NodeName, Zone>>>,
+    pub(super) clusters: watch::Sender<Arc<[ClusterSummary]>>,
+    pub(super) policy: SelectPolicy,
+    pub(super) board: StatusBoard,
+    started: Instant,
+}
+
+/// One published state of a Service.
+#[derive(Debug)]
+pub(super) struct Published {
+    pub(super) revision: u64,
+    pub(super) snapshot: ServiceSnapshot,
+}
+
+/// How one Service reaches its readers: always the latest state, and the views they share.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) latest: watch::Sender<Arc<Published>>,
+    pub(super) views: ViewTable,
+}
+
+/// One reader's hold on a Service.
+#[derive(Debug)]
+pub struct Subscription {
+    channel: Arc<Channel>,
+    latest: watch::Receiver<Arc<Published>>,
+    node_zones: watch::Receiver<Arc<HashMap<NodeName, Zone>>>,
+    catalog: Catalog,
+}
+
+// === impl Catalog ===
+
+impl Catalog {
+    pub(super) fn new(policy: SelectPolicy, board: StatusBoard) -> Self {
+        Self(Arc::new(Shared {
+            services: RwLock::default(),
+            node_zones: watch::Sender::default(),
+            clusters: watch::Sender::default(),
+            policy,
+            board,
+            started: Instant::now(),
+        }))
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
+    /// Follows a Service; `None` if the home cluster does not have it.
+    ///
+    /// Never creates anything for a name that nobody has.
+    pub fn subscribe(&self, service: &ServiceName) -> Option<Subscription> {
+        // Subscribing under the lock: a channel is only dropped under it, and only while nobody reads it.
+        let services = self.0.services.read();
+        let channel = Arc::clone(services.get(service)?);
+        let latest = channel.latest.subscribe();
+        drop(services);
+        if latest.borrow().snapshot.facts.is_none() {
+            return None;
+        }
+        Some(Subscription {
+            channel,
+            latest,
+            node_zones: self.0.node_zones.subscribe(),
+            catalog: self.clone(),
+        })
+    }
+
+    /// The zone of a Node of the home cluster, as far as it is known.
+    pub fn zone_of(&self, node: &NodeName) -> Option<Zone> {
+        self.0.node_zones.borrow().get(node).cloned()
+    }
+
+    /// Every cluster, in name order.
+    pub fn clusters(&self) -> Arc<[ClusterSummary]> {
+        Arc::clone(&self.0.clusters.borrow())
+    }
+
+    /// Follows the clusters: which there are and how far they are known.
+    pub fn watch_clusters(&self) -> watch::Receiver<Arc<[ClusterSummary]>> {
+        self.0.clusters.subscribe()
+    }
+
+    /// Whether every kind of the home cluster has been read.
+    pub fn is_home_synced(&self) -> bool {
+        self.0
+            .clusters
+            .borrow()
+            .iter()
+            .any(|known| known.role == ClusterRole::Home && known.state == ClusterState::Synced)
+    }
+
+    /// Since when a cluster has been known; since the start, if it is not.
+    pub fn known_since(&self, cluster: &ClusterName) -> Instant {
+        self.0.board.known_since(cluster).unwrap_or(self.0.started)
+    }
+
+    /// What operators are told about the clusters.
+    pub fn board(&self) -> &StatusBoard {
+        &self.0.board
+    }
+
+    /// Settings that every answer is made with.
+    pub fn policy(&self) -> SelectPolicy {
+        self.0.policy
+    }
+
+    /// Number of Services of the home cluster.
+    pub fn service_count(&self) -> usize {
+        self.0.services.read().len()
+    }
+
+    /// Number of views that streams share at the moment.
+    pub fn view_count(&self) -> usize {
+        let services = self.0.services.read();
+        services.values().map(|channel| channel.views.len()).sum()
+    }
+}
+
+// === impl Subscription ===
+
+impl Subscription {
+    /// What is known of the Service now.
+    pub fn snapshot(&self) -> ServiceSnapshot {
+        self.latest.borrow().snapshot.clone()
+    }
+
+    /// Looks at what is known of the Service now, without copying it.
+    pub fn with_snapshot<T>(&self, look: impl FnOnce(&ServiceSnapshot) -> T) -> T {
+        let published = Arc::clone(&self.latest.borrow());
+        look(&published.snapshot)
+    }
+
+    /// What a client is to be told now. Clients that are told the same share one version.
+    pub fn view(
+        &self,
+        port: u16,
+        instance: Option<&Text>,
+        client: &ClientLocality,
+    ) -> Arc<ViewVersion> {
+        let published = Arc::clone(&self.latest.borrow());
+        let snapshot = &published.snapshot;
+        let key = ViewKey::new(snapshot, port, instance.cloned(), client);
+        let policy = self.catalog.policy();
+        self.channel
+            .views
+            .view(published.revision, snapshot, &key, policy, |view, before| {
+                for collision in &view.collisions {
+                    if before.is_none_or(|before| !before.collisions.contains(collision)) {
+                        warn!(
+                            service = %snapshot.service,
+                            address = %collision.socket,
+                            serving = %collision.winner,
+                            ignoring = %collision.loser,
+                            "two clusters claim one address"
+                        );
+                    }
+                }
+            })
+    }
+
+    /// Waits until the Service, or the zone of any Node, may have changed; false when there will be no more changes.
+    pub async fn changed(&mut self) -> bool {
+        tokio::select! {
+            changed = self.latest.changed() => changed.is_ok(),
+            changed = self.node_zones.changed() => changed.is_ok(),
+        }
+    }
+}

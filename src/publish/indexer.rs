@@ -1,0 +1,224 @@
+//! The writer: the only owner of the index.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use super::catalog::{Catalog, Channel, Published};
+use super::published::ViewTable;
+use super::sender::{ChangeReceiver, Received};
+use super::status::StatusBoard;
+use crate::index::{ClusterState, Index, SelectPolicy, ServiceSnapshot, Touched};
+use crate::model::{ClusterName, ClusterRole, ServiceName};
+use crate::readiness::Readiness;
+
+/// Changes applied before what they touched is published.
+const BATCH_MAX: usize = 256;
+
+/// Applies changes and publishes what they touched, in batches: whatever arrived meanwhile is one batch.
+#[derive(Debug)]
+pub struct Indexer {
+    index: Index,
+    catalog: Catalog,
+    readiness: Readiness,
+    metrics: IndexMetrics,
+    revision: u64,
+    /// Services that are gone but may still have readers, who wait for them to come back.
+    gone: Vec<ServiceName>,
+}
+
+/// What the writer counts.
+#[derive(Clone, Debug)]
+pub struct IndexMetrics {
+    changes: Counter,
+    published: Counter,
+    batch_seconds: Histogram,
+    lag_seconds: Histogram,
+}
+
+// === impl Indexer ===
+
+impl Indexer {
+    /// An indexer that knows nothing, and the catalog that it will publish to.
+    ///
+    /// The home cluster's gate stays closed until every kind it needs has been read.
+    pub fn new(
+        home: ClusterName,
+        policy: SelectPolicy,
+        board: StatusBoard,
+        readiness: Readiness,
+        metrics: IndexMetrics,
+    ) -> (Self, Catalog) {
+        let catalog = Catalog::new(policy, board);
+        let indexer = Self {
+            index: Index::new(home),
+            catalog: catalog.clone(),
+            readiness,
+            metrics,
+            revision: 0,
+            gone: Vec::new(),
+        };
+        indexer.publish_clusters();
+        (indexer, catalog)
+    }
+
+    /// Works until every sender is gone. Blocks its thread: a large resync may take a while.
+    pub fn run(mut self, mut changes: ChangeReceiver) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while changes.blocking_receive(&mut batch, BATCH_MAX) {
+            self.apply(&mut batch);
+        }
+    }
+
+    fn apply(&mut self, batch: &mut Vec<Received>) {
+        let started = tokio::time::Instant::now();
+        let mut touched = Touched::default();
+        let mut received = Vec::with_capacity(batch.len());
+        for Received { change, at } in batch.drain(..) {
+            received.push(at);
+            self.index.apply(change, &mut touched);
+        }
+        self.publish(&touched);
+        self.metrics.changes.inc_by(received.len() as u64);
+        self.metrics.batch_seconds.observe(seconds(started.elapsed()));
+        for at in received {
+            self.metrics.lag_seconds.observe(seconds(at.elapsed()));
+        }
+    }
+
+    fn publish(&mut self, touched: &Touched) {
+        if touched.nodes {
+            let zones = Arc::new(self.index.node_zones());
+            self.catalog.shared().node_zones.send_if_modified(|current| {
+                let changed = *current != zones;
+                *current = zones;
+                changed
+            });
+        }
+        for service in &touched.services {
+            self.publish_service(service);
+        }
+        if touched.clusters {
+            self.publish_clusters();
+        }
+        self.forget_gone();
+    }
+
+    fn publish_service(&mut self, service: &ServiceName) {
+        let snapshot = self.index.snapshot(service);
+        let known = self.catalog.shared().services.read().get(service).cloned();
+        match known {
+            Some(channel) => {
+                if channel.latest.borrow().snapshot.same(&snapshot) {
+                    return;
+                }
+                if snapshot.facts.is_none() {
+                    self.gone.push(service.clone());
+                }
+                let published = self.next(snapshot);
+                channel.latest.send_replace(published);
+                channel.views.sweep();
+            }
+            None if snapshot.facts.is_none() => {}
+            None => {
+                let channel = Arc::new(Channel {
+                    latest: tokio::sync::watch::Sender::new(self.next(snapshot)),
+                    views: ViewTable::default(),
+                });
+                self.catalog
+                    .shared()
+                    .services
+                    .write()
+                    .insert(service.clone(), channel);
+            }
+        }
+    }
+
+    fn next(&mut self, snapshot: ServiceSnapshot) -> Arc<Published> {
+        self.revision += 1;
+        self.metrics.published.inc();
+        Arc::new(Published {
+            revision: self.revision,
+            snapshot,
+        })
+    }
+
+    fn publish_clusters(&self) {
+        let clusters = self.index.clusters();
+        for cluster in &clusters {
+            let gate = format!("cluster {}", cluster.name);
+            if cluster.role == ClusterRole::Home {
+                match cluster.state {
+                    ClusterState::Synced => self.readiness.open(&gate),
+                    ClusterState::Syncing => self.readiness.close(gate),
+                }
+            }
+        }
+        self.catalog.shared().clusters.send_replace(clusters.into());
+    }
+
+    /// Drops the channels of Services that are gone once nobody reads them.
+    fn forget_gone(&mut self) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let mut services = self.catalog.shared().services.write();
+        self.gone.retain(|service| {
+            let Some(channel) = services.get(service) else {
+                return false;
+            };
+            if channel.latest.borrow().snapshot.facts.is_some() {
+                return false;
+            }
+            if channel.latest.receiver_count() > 0 {
+                return true;
+            }
+            services.remove(service);
+            false
+        });
+    }
+}
+
+// === impl IndexMetrics ===
+
+impl IndexMetrics {
+    /// Registers the writer's metrics.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            changes: Counter::default(),
+            published: Counter::default(),
+            batch_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 9)),
+            lag_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 9)),
+        };
+        registry.register(
+            "changes",
+            "Changes applied to the index",
+            metrics.changes.clone(),
+        );
+        registry.register(
+            "published_snapshots",
+            "Service snapshots published because something in them changed",
+            metrics.published.clone(),
+        );
+        registry.register_with_unit(
+            "batch_duration",
+            "Time to apply one batch of changes and publish what it touched",
+            Unit::Seconds,
+            metrics.batch_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "publish_lag",
+            "Time from receiving a change to publishing what it touched",
+            Unit::Seconds,
+            metrics.lag_seconds.clone(),
+        );
+        metrics
+    }
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
