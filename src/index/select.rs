@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::join::{Chunk, Held, Joined};
+use super::mesh::MeshPolicy;
 use super::snapshot::{Member, MemberState, ServiceSnapshot};
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, Endpoint, Membership, NodeName, PodName, ServiceFacts,
@@ -33,10 +34,12 @@ pub struct ClientLocality {
 }
 
 /// Settings that hold for every answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectPolicy {
     /// Prefer a workload's IPv6 address over its IPv4 one; without it, workloads are served by IPv4 only.
     pub ipv6: bool,
+    /// What the mesh means at an endpoint.
+    pub mesh: MeshPolicy,
 }
 
 /// The endpoints of a Service for one kind of client, by address and without duplicates.
@@ -96,6 +99,8 @@ pub enum Exclusion {
     NotReady,
     /// What it names is not known or not usable.
     Held(Held),
+    /// It is meshed, but its proxy's ports cannot be read.
+    ProxyUnreadable,
     /// It is another instance than the one asked for.
     OtherInstance,
     /// The Service's traffic policy keeps clients on their own node.
@@ -123,7 +128,7 @@ pub enum Locality {
 ///
 /// Cost: O(endpoints of the Service). Empty only if no endpoint is ready and servable, if the instance asked for does not
 /// exist, or if the traffic policy is `Local` and the client's node has none.
-pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) -> View {
+pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy) -> View {
     let mut collisions: Vec<Collision> = Vec::new();
     let mut endpoints: Vec<ViewEndpoint> = Vec::new();
     for candidate in examine(snapshot, key, policy) {
@@ -158,7 +163,7 @@ pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) -
 ///
 /// In order of address; of several endpoints with one address the one that is served comes first. It belongs to the
 /// home cluster rather than to a linked one, to the first cluster by name, and has a workload behind it rather than not.
-pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) -> Vec<Candidate> {
+pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy) -> Vec<Candidate> {
     let federated = snapshot
         .facts
         .as_ref()
@@ -170,7 +175,7 @@ pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) 
             && !(federated && facts.external_name)
         {
             let from = all.len();
-            list(member, facts, key, &mut all);
+            list(member, facts, key, &policy.mesh, &mut all);
             filter(member, facts, key, policy, &mut all[from..]);
         }
     }
@@ -193,7 +198,13 @@ pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: SelectPolicy) 
 }
 
 /// Lists every endpoint of a member that has the port, with what is wrong with it by itself.
-fn list(member: &Member, facts: &ServiceFacts, key: &ViewKey, all: &mut Vec<Candidate>) {
+fn list(
+    member: &Member,
+    facts: &ServiceFacts,
+    key: &ViewKey,
+    mesh: &MeshPolicy,
+    all: &mut Vec<Candidate>,
+) {
     let named = facts.ports.iter().find(|port| port.port == key.port);
     for chunk in member.chunks.iter() {
         let Some(port) = target_port(&chunk.facts, named.map(|port| &port.name), key.port) else {
@@ -212,6 +223,7 @@ fn list(member: &Member, facts: &ServiceFacts, key: &ViewKey, all: &mut Vec<Cand
                 _ if key.instance.is_some() && endpoint.hostname != key.instance => {
                     Some(Exclusion::OtherInstance)
                 }
+                _ if mesh.is_unreadable(&candidate) => Some(Exclusion::ProxyUnreadable),
                 Joined::Address | Joined::Pod(_) | Joined::Unreadable => None,
             };
             all.push(Candidate {
@@ -242,7 +254,7 @@ fn filter(
     member: &Member,
     facts: &ServiceFacts,
     key: &ViewKey,
-    policy: SelectPolicy,
+    policy: &SelectPolicy,
     candidates: &mut [Candidate],
 ) {
     if member.cluster.role == ClusterRole::Home {
@@ -322,6 +334,19 @@ impl ViewKey {
             instance,
             zone: client.zone.clone(),
             node: client.node.clone().filter(|_| snapshot.depends_on_node()),
+        }
+    }
+}
+
+// === impl Locality ===
+
+impl Locality {
+    /// The locality in a word, as in metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+            Self::Unknown => "unknown",
         }
     }
 }

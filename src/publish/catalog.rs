@@ -125,8 +125,8 @@ impl Catalog {
     }
 
     /// Settings that every answer is made with.
-    pub fn policy(&self) -> SelectPolicy {
-        self.0.policy
+    pub fn policy(&self) -> &SelectPolicy {
+        &self.0.policy
     }
 
     /// Number of Services of the home cluster.

@@ -88,7 +88,7 @@ impl ViewTable {
         revision: u64,
         snapshot: &ServiceSnapshot,
         key: &ViewKey,
-        policy: SelectPolicy,
+        policy: &SelectPolicy,
         news: impl FnOnce(&View, Option<&View>),
     ) -> Arc<ViewVersion> {
         let mut views = self.views.lock();

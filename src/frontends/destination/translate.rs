@@ -6,8 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use crate::index::{Delta, Joined, Locality, View, ViewEndpoint};
-use crate::model::{MirrorFacts, Owner, PortSet, SliceFacts, Text, Workload, Zone};
+use crate::index::{
+    Delta, Identity, Joined, Locality, Mesh, MeshPolicy, Protocol, View, ViewEndpoint,
+};
+use crate::model::{MirrorFacts, Owner, SliceFacts, Text, Workload, Zone};
 use crate::proto::destination as pb;
 use crate::proto::net;
 
@@ -25,14 +27,8 @@ type Labels = BTreeMap<String, String>;
 /// Settings that decide what is said of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    /// The control plane's namespace: Pods of this one have identities.
-    pub controller_namespace: String,
-    /// Ports that are opaque on Pods that do not say otherwise.
-    pub default_opaque_ports: PortSet,
-    /// Tell proxies to upgrade HTTP/1 to HTTP/2 between meshed Pods.
-    pub h2_upgrade: bool,
-    /// Send all meshed traffic to the proxy's inbound port, with a transport header.
-    pub transport_header: bool,
+    /// What the mesh means at an endpoint.
+    pub mesh: MeshPolicy,
     /// Weigh endpoints in the client's own zone more than others.
     pub zone_weights: bool,
     /// HTTP/2 settings for connections to meshed endpoints.
@@ -50,148 +46,96 @@ impl Translation {
     /// Additions first, so that a client is never empty in between; removals of everything are one `no_endpoints`. The
     /// first message (`before` is `None`) tells of emptiness too; after that an empty delta gives no message.
     pub(super) fn frames(&self, delta: &Delta, after: &View, before: Option<&View>) -> Vec<Bytes> {
-        let mut remove = delta.remove.clone();
-        let mut add = Vec::with_capacity(delta.add.len());
-        for endpoint in &delta.add {
-            match self.weighted_addr(endpoint, after) {
-                Some(addr) => add.push((set_labels(endpoint.slice()), addr)),
-                None if before.is_some() => remove.push(endpoint.socket),
-                None => {}
-            }
+        let Delta { add, remove } = delta;
+        if add.is_empty() && after.endpoints.is_empty() && (before.is_none() || !remove.is_empty()) {
+            let exists = after.exists;
+            return vec![frame(pb::update::Update::NoEndpoints(pb::NoEndpoints { exists }))];
         }
+        let add = add
+            .iter()
+            .map(|endpoint| (set_labels(endpoint.slice()), self.weighted_addr(endpoint, after)))
+            .collect();
         let mut frames = Vec::new();
-        if add.is_empty() && (before.is_none() || (after.endpoints.is_empty() && !remove.is_empty())) {
-            let empty = pb::NoEndpoints {
-                exists: after.exists,
-            };
-            frames.push(frame(pb::update::Update::NoEndpoints(empty)));
-            return frames;
-        }
         frames.extend(split(add, size_max).map(|part| {
             frame(pb::update::Update::Add(weighted_addr_set(part)))
         }));
-        frames.extend(split(remove, |_| 32).map(|part| {
+        frames.extend(split(remove.clone(), |_| 32).map(|part| {
             let addrs = part.into_iter().map(tcp_address).collect();
             frame(pb::update::Update::Remove(pb::AddrSet { addrs }))
         }));
         frames
     }
 
-    /// What is said of an endpoint; `None` if its proxy cannot be told apart from its workload.
-    fn weighted_addr(&self, endpoint: &ViewEndpoint, view: &View) -> Option<pb::WeightedAddr> {
+    /// What is said of an endpoint.
+    fn weighted_addr(&self, endpoint: &ViewEndpoint, view: &View) -> pb::WeightedAddr {
         let locality = endpoint.locality(view.zone.as_ref());
-        let mut addr = pb::WeightedAddr {
+        let zone = endpoint.endpoint().zone.as_ref();
+        let mut metric_labels = match endpoint.joined() {
+            Joined::Pod(workload) => pod_labels(workload, zone),
+            Joined::Unreadable | Joined::Held(_) => {
+                Labels::from([("zone".to_owned(), zone.map(Zone::to_string).unwrap_or_default())])
+            }
+            Joined::Address => Labels::new(),
+        };
+        metric_labels.insert("zone_locality".into(), locality.as_str().into());
+        if view.multicluster && mirrored_cluster(endpoint.slice()).is_none() {
+            metric_labels.insert("target_cluster".into(), endpoint.cluster.name.to_string());
+        }
+        // A view lists no endpoint whose proxy cannot be read.
+        let mesh = self.mesh.mesh(endpoint).unwrap_or_default();
+        let is_address = matches!(endpoint.joined(), Joined::Address);
+        pb::WeightedAddr {
             addr: Some(tcp_address(endpoint.socket)),
             weight: if self.zone_weights && locality == Locality::Local {
                 LOCAL_ZONE_WEIGHT
             } else {
                 WEIGHT
             },
-            ..pb::WeightedAddr::default()
-        };
-        match endpoint.joined() {
-            Joined::Pod(workload) => {
-                addr.metric_labels = pod_labels(workload, endpoint.endpoint().zone.as_ref());
-                self.mesh(endpoint, workload, &mut addr)?;
-            }
-            Joined::Unreadable | Joined::Held(_) => {
-                let zone = endpoint.endpoint().zone.as_ref().map_or("", Zone::as_str);
-                addr.metric_labels.insert("zone".into(), zone.into());
-            }
-            Joined::Address => self.gateway(endpoint.slice(), view.port, &mut addr),
-        }
-        let locality = match locality {
-            Locality::Local => "local",
-            Locality::Remote => "remote",
-            Locality::Unknown => "unknown",
-        };
-        addr.metric_labels
-            .insert("zone_locality".into(), locality.into());
-        if view.multicluster && mirrored_cluster(endpoint.slice()).is_none() {
-            addr.metric_labels
-                .insert("target_cluster".into(), endpoint.cluster.name.to_string());
-        }
-        Some(addr)
-    }
-
-    /// What a proxy in front of the workload means for clients.
-    fn mesh(
-        &self,
-        endpoint: &ViewEndpoint,
-        workload: &Workload,
-        addr: &mut pb::WeightedAddr,
-    ) -> Option<()> {
-        let pod = &workload.facts;
-        let port = endpoint.socket.port();
-        let Some(control_plane) = &pod.control_plane_namespace else {
-            return Some(());
-        };
-        if pod.skip_inbound_ports.contains(port) {
-            return Some(());
-        }
-        let own_port = [pod.proxy.admin?, pod.proxy.control?].contains(&port);
-        let opaque = pod
-            .opaque_ports
-            .as_ref()
-            .unwrap_or(&self.default_opaque_ports)
-            .contains(port);
-        let mut hint = pb::ProtocolHint::default();
-        if !own_port && (self.transport_header || opaque) {
-            let inbound_port = pod.proxy.inbound.filter(|port| *port > 0)?.into();
-            hint.opaque_transport = Some(pb::protocol_hint::OpaqueTransport { inbound_port });
-        }
-        if opaque {
-            let opaque = pb::protocol_hint::Opaque {};
-            hint.protocol = Some(pb::protocol_hint::Protocol::Opaque(opaque));
-        } else if self.h2_upgrade {
-            hint.protocol = Some(pb::protocol_hint::Protocol::H2(pb::protocol_hint::H2 {}));
-        }
-        addr.protocol_hint = Some(hint);
-        addr.http2.clone_from(&self.http2);
-
-        let trust_domain = &endpoint.cluster.trust_domain;
-        if !trust_domain.is_empty()
-            && control_plane.as_str() == self.controller_namespace
-            && endpoint.is_vouched_for()
-        {
-            let name = format!(
-                "{}.{}.serviceaccount.identity.{}.{trust_domain}",
-                pod.service_account, workload.pod.namespace, self.controller_namespace,
-            );
-            addr.tls_identity = Some(pb::TlsIdentity {
-                strategy: Some(dns_like(name.clone())),
-                server_name: Some(pb::tls_identity::DnsLikeIdentity { name }),
-            });
-        }
-        Some(())
-    }
-
-    /// What a gateway mirror's slice says of the gateway behind its addresses.
-    fn gateway(&self, slice: &SliceFacts, port: u16, addr: &mut pb::WeightedAddr) {
-        let Some(mirror) = &slice.mirror else {
-            return;
-        };
-        if let Some(identity) = &mirror.gateway_identity {
-            addr.tls_identity = Some(pb::TlsIdentity {
-                strategy: Some(dns_like(identity.to_string())),
-                server_name: None,
-            });
-            if self.h2_upgrade {
-                addr.protocol_hint = Some(pb::ProtocolHint {
-                    protocol: Some(pb::protocol_hint::Protocol::H2(pb::protocol_hint::H2 {})),
-                    opaque_transport: None,
-                });
-            }
-        }
-        if let Some(service) = &mirror.remote_service {
-            let authority_override = if service.contains(':') {
-                format!("[{service}]:{port}")
-            } else {
-                format!("{service}:{port}")
-            };
-            addr.authority_override = Some(pb::AuthorityOverride { authority_override });
+            metric_labels,
+            protocol_hint: mesh.meshed.then(|| protocol_hint(&mesh)),
+            http2: self.http2.filter(|_| mesh.meshed && !is_address),
+            tls_identity: mesh.identity.map(tls_identity),
+            authority_override: is_address
+                .then(|| authority_override(endpoint.slice(), view.port))
+                .flatten(),
+            resource_ref: None,
         }
     }
+}
+
+fn protocol_hint(mesh: &Mesh) -> pb::ProtocolHint {
+    use pb::protocol_hint::{H2, Opaque, OpaqueTransport, Protocol as Hint};
+    pb::ProtocolHint {
+        protocol: match mesh.protocol {
+            Protocol::Unknown => None,
+            Protocol::H2 => Some(Hint::H2(H2 {})),
+            Protocol::Opaque => Some(Hint::Opaque(Opaque {})),
+        },
+        opaque_transport: mesh.inbound_port.map(|port| OpaqueTransport {
+            inbound_port: port.into(),
+        }),
+    }
+}
+
+fn tls_identity(identity: Identity) -> pb::TlsIdentity {
+    use pb::tls_identity::{DnsLikeIdentity, Strategy};
+    pb::TlsIdentity {
+        strategy: Some(Strategy::DnsLikeIdentity(DnsLikeIdentity {
+            name: identity.name,
+        })),
+        server_name: identity.server_name.map(|name| DnsLikeIdentity { name }),
+    }
+}
+
+/// The name and port that a gateway is asked for: those of the remote Service.
+fn authority_override(slice: &SliceFacts, port: u16) -> Option<pb::AuthorityOverride> {
+    let service = slice.mirror.as_ref()?.remote_service.as_ref()?;
+    let authority_override = if service.contains(':') {
+        format!("[{service}]:{port}")
+    } else {
+        format!("{service}:{port}")
+    };
+    Some(pb::AuthorityOverride { authority_override })
 }
 
 /// One `add` of several addresses: labels they all have stand once, for the whole set.
@@ -261,10 +205,6 @@ fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
         labels.insert("pod_template_hash".into(), hash.to_string());
     }
     labels
-}
-
-fn dns_like(name: String) -> pb::tls_identity::Strategy {
-    pb::tls_identity::Strategy::DnsLikeIdentity(pb::tls_identity::DnsLikeIdentity { name })
 }
 
 fn tcp_address(socket: SocketAddr) -> net::TcpAddress {

@@ -1,0 +1,173 @@
+//! What the mesh means at an endpoint: who answers there, and how a client's proxy should speak to it.
+
+use super::join::Joined;
+use super::select::ViewEndpoint;
+use crate::model::{PodFacts, PortSet, SliceFacts, Text, Workload};
+
+/// Settings that decide what the mesh means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MeshPolicy {
+    /// The control plane's namespace: only Pods of this one have identities.
+    pub controller_namespace: Text,
+    /// Ports that are opaque on Pods that do not say otherwise.
+    pub default_opaque_ports: PortSet,
+    /// Upgrade HTTP/1 to HTTP/2 between meshed Pods.
+    pub h2_upgrade: bool,
+    /// Send all meshed traffic to the proxy's inbound port, with a transport header.
+    pub transport_header: bool,
+}
+
+/// What a client's proxy is told of one endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mesh {
+    /// Whether a proxy accepts traffic on the endpoint's port.
+    pub meshed: bool,
+    /// The protocol to speak.
+    pub protocol: Protocol,
+    /// The proxy's port to connect to instead, with a transport header.
+    pub inbound_port: Option<u16>,
+    /// Who has to answer.
+    pub identity: Option<Identity>,
+}
+
+/// The protocol a client's proxy should speak to an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Whatever the client speaks.
+    #[default]
+    Unknown,
+    /// HTTP/2, even for HTTP/1 requests.
+    H2,
+    /// Bytes: do not look for a protocol.
+    Opaque,
+}
+
+/// The TLS identity that an endpoint has to prove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// A DNS-like name.
+    pub name: String,
+    /// The server name to ask for, where it is given apart from the identity.
+    pub server_name: Option<String>,
+}
+
+/// The Pod is meshed, but its `linkerd-proxy` container does not say what it listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the Pod is labelled as meshed, but the listen addresses of its linkerd-proxy container cannot be read")]
+pub struct ProxyUnreadable;
+
+// === impl MeshPolicy ===
+
+impl MeshPolicy {
+    /// Whether [`MeshPolicy::mesh`] would fail.
+    pub(super) fn is_unreadable(&self, endpoint: &ViewEndpoint) -> bool {
+        endpoint
+            .workload()
+            .is_some_and(|workload| self.proxy(endpoint.socket.port(), &workload.facts).is_err())
+    }
+
+    /// What a client's proxy is told of an endpoint.
+    ///
+    /// Identity comes only from a Pod that vouches for the address, of the control plane's own namespace, in its
+    /// cluster's trust domain; or from the gateway annotation of a mirror's slice.
+    pub fn mesh(&self, endpoint: &ViewEndpoint) -> Result<Mesh, ProxyUnreadable> {
+        match endpoint.joined() {
+            Joined::Pod(workload) => self.pod(endpoint, workload),
+            Joined::Address => Ok(self.gateway(endpoint.slice())),
+            Joined::Unreadable | Joined::Held(_) => Ok(Mesh::default()),
+        }
+    }
+
+    fn pod(&self, endpoint: &ViewEndpoint, workload: &Workload) -> Result<Mesh, ProxyUnreadable> {
+        let pod = &workload.facts;
+        let mut mesh = self.proxy(endpoint.socket.port(), pod)?;
+        let trust_domain = &endpoint.cluster.trust_domain;
+        if mesh.meshed
+            && !trust_domain.is_empty()
+            && pod.control_plane_namespace.as_ref() == Some(&self.controller_namespace)
+            && endpoint.is_vouched_for()
+        {
+            let name = format!(
+                "{}.{}.serviceaccount.identity.{}.{trust_domain}",
+                pod.service_account, workload.pod.namespace, self.controller_namespace,
+            );
+            mesh.identity = Some(Identity {
+                server_name: Some(name.clone()),
+                name,
+            });
+        }
+        Ok(mesh)
+    }
+
+    /// What the Pod's proxy means for clients of a port, without identity.
+    fn proxy(&self, port: u16, pod: &PodFacts) -> Result<Mesh, ProxyUnreadable> {
+        if pod.control_plane_namespace.is_none() || pod.skip_inbound_ports.contains(port) {
+            return Ok(Mesh::default());
+        }
+        let (Some(admin), Some(control)) = (pod.proxy.admin, pod.proxy.control) else {
+            return Err(ProxyUnreadable);
+        };
+        let opaque = pod
+            .opaque_ports
+            .as_ref()
+            .unwrap_or(&self.default_opaque_ports)
+            .contains(port);
+        let via_proxy_port = (self.transport_header || opaque) && ![admin, control].contains(&port);
+        let inbound_port = match pod.proxy.inbound.filter(|port| *port > 0) {
+            _ if !via_proxy_port => None,
+            Some(port) => Some(port),
+            None => return Err(ProxyUnreadable),
+        };
+        Ok(Mesh {
+            meshed: true,
+            protocol: if opaque {
+                Protocol::Opaque
+            } else {
+                self.upgraded()
+            },
+            inbound_port,
+            identity: None,
+        })
+    }
+
+    fn gateway(&self, slice: &SliceFacts) -> Mesh {
+        let identity = slice
+            .mirror
+            .as_ref()
+            .and_then(|mirror| mirror.gateway_identity.as_ref());
+        let Some(name) = identity else {
+            return Mesh::default();
+        };
+        let protocol = self.upgraded();
+        Mesh {
+            meshed: protocol != Protocol::Unknown,
+            protocol,
+            inbound_port: None,
+            identity: Some(Identity {
+                name: name.to_string(),
+                server_name: None,
+            }),
+        }
+    }
+
+    fn upgraded(&self) -> Protocol {
+        if self.h2_upgrade {
+            Protocol::H2
+        } else {
+            Protocol::Unknown
+        }
+    }
+}
+
+// === impl Protocol ===
+
+impl Protocol {
+    /// The protocol in a word; `-` if none is asked for.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "-",
+            Self::H2 => "h2",
+            Self::Opaque => "opaque",
+        }
+    }
+}
