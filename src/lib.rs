@@ -10,3 +10,4 @@ pub mod model;
 pub mod proto;
 pub mod publish;
 pub mod readiness;
+pub mod server;
