@@ -312,7 +312,9 @@ impl Index {
     fn remote_member(&self, cluster: &ClusterName, service: ServiceName) -> Member {
         match self.clusters.get(cluster) {
             Some(known) if known.role == ClusterRole::Linked => known.member(cluster, service),
-            _ if self.links_known => Member::without_cluster(cluster, service, MemberState::NotLinked),
+            _ if self.links_known => {
+                Member::without_cluster(cluster, service, MemberState::NotLinked)
+            }
             _ => Member::without_cluster(cluster, service, MemberState::Syncing),
         }
     }
@@ -376,7 +378,10 @@ impl Index {
         before: Option<&Membership>,
         after: Option<&Membership>,
     ) {
-        for (cluster, member) in before.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+        for (cluster, member) in before
+            .into_iter()
+            .flat_map(|m| members_of(m, &self.home, service))
+        {
             if let Some(by_service) = self.dependents.get_mut(&cluster) {
                 if let Some(dependents) = by_service.get_mut(&member) {
                     dependents.remove(service);
@@ -389,7 +394,10 @@ impl Index {
                 }
             }
         }
-        for (cluster, member) in after.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+        for (cluster, member) in after
+            .into_iter()
+            .flat_map(|m| members_of(m, &self.home, service))
+        {
             self.dependents
                 .entry(cluster)
                 .or_default()
@@ -406,7 +414,8 @@ fn members_of(
     home: &ClusterName,
     service: &ServiceName,
 ) -> Vec<(ClusterName, ServiceName)> {
-    let named = |name: &crate::model::Text| ServiceName::new(service.namespace.clone(), name.clone());
+    let named =
+        |name: &crate::model::Text| ServiceName::new(service.namespace.clone(), name.clone());
     match membership {
         Membership::Local => Vec::new(),
         Membership::Remote(remote) => remote
@@ -476,10 +485,7 @@ impl Cluster {
             name: name.clone(),
             role: self.role,
             state: self.state(),
-            pending: shard.map_or_else(
-                || Kind::watched_in(self.role).to_vec(),
-                Shard::pending,
-            ),
+            pending: shard.map_or_else(|| Kind::watched_in(self.role).to_vec(), Shard::pending),
             services: shard.map_or(0, Shard::service_count),
             endpoints: shard.map_or(0, Shard::endpoint_count),
         }

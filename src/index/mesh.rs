@@ -53,7 +53,9 @@ pub struct Identity {
 
 /// The Pod is meshed, but its `linkerd-proxy` container does not say what it listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the Pod is labelled as meshed, but the listen addresses of its linkerd-proxy container cannot be read")]
+#[error(
+    "the Pod is labelled as meshed, but the listen addresses of its linkerd-proxy container cannot be read"
+)]
 pub struct ProxyUnreadable;
 
 // === impl MeshPolicy ===

@@ -166,9 +166,12 @@ impl Subscription {
         let snapshot = &published.snapshot;
         let key = ViewKey::new(snapshot, port, instance.cloned(), client);
         let policy = self.catalog.policy();
-        self.channel
-            .views
-            .view(published.revision, snapshot, &key, policy, |view, before| {
+        self.channel.views.view(
+            published.revision,
+            snapshot,
+            &key,
+            policy,
+            |view, before| {
                 for collision in &view.collisions {
                     if before.is_none_or(|before| !before.collisions.contains(collision)) {
                         warn!(
@@ -180,7 +183,8 @@ impl Subscription {
                         );
                     }
                 }
-            })
+            },
+        )
     }
 
     /// Waits until the Service, or the zone of any Node, may have changed; false when there will be no more changes.

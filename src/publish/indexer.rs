@@ -83,7 +83,9 @@ impl Indexer {
         }
         self.publish(&touched);
         self.metrics.changes.inc_by(received.len() as u64);
-        self.metrics.batch_seconds.observe(seconds(started.elapsed()));
+        self.metrics
+            .batch_seconds
+            .observe(seconds(started.elapsed()));
         for at in received {
             self.metrics.lag_seconds.observe(seconds(at.elapsed()));
         }
@@ -92,11 +94,14 @@ impl Indexer {
     fn publish(&mut self, touched: &Touched) {
         if touched.nodes {
             let zones = Arc::new(self.index.node_zones());
-            self.catalog.shared().node_zones.send_if_modified(|current| {
-                let changed = *current != zones;
-                *current = zones;
-                changed
-            });
+            self.catalog
+                .shared()
+                .node_zones
+                .send_if_modified(|current| {
+                    let changed = *current != zones;
+                    *current = zones;
+                    changed
+                });
         }
         for service in &touched.services {
             self.publish_service(service);

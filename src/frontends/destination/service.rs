@@ -17,11 +17,11 @@ use tonic::server::{NamedService, ServerStreamingService};
 use tonic::{Request, Response, Status};
 use tracing::{debug, warn};
 
+use super::dispatch::Refusal;
 use super::metrics::Metrics;
 use super::stream::{self, NotOpened};
 use super::token::ContextToken;
 use super::translate::{PREFIX_LEN, Translation};
-use super::dispatch::Refusal;
 use crate::model::{Authority, Host, NodeName};
 use crate::proto::destination::GetDestination;
 use crate::publish::Catalog;
@@ -80,7 +80,9 @@ impl Destination {
     async fn get(&self, request: Request<GetDestination>) -> Result<Response<Frames>, Status> {
         let client = request.remote_addr();
         let result = self.open(request.into_inner()).await;
-        let code = result.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok);
+        let code = result
+            .as_ref()
+            .map_or_else(Status::code, |_| tonic::Code::Ok);
         self.0.metrics.answered(code);
         if let Err(status) = &result {
             debug!(?client, ?code, message = status.message(), "get refused");
@@ -125,8 +127,8 @@ impl Destination {
                 "invalid authority: longer than {TEXT_LEN_MAX} bytes"
             )));
         }
-        let authority = Authority::parse(&get.path, &self.0.settings.cluster_domain)
-            .map_err(|error| {
+        let authority =
+            Authority::parse(&get.path, &self.0.settings.cluster_domain).map_err(|error| {
                 Status::invalid_argument(format!("invalid authority {:?}: {error}", get.path))
             })?;
         let Host::Service { service, instance } = authority.host else {

@@ -196,7 +196,11 @@ impl Running {
                 return None;
             }
             let view = self.request.view(&self.subscription, &self.catalog);
-            if self.sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &view)) {
+            if self
+                .sent
+                .as_ref()
+                .is_none_or(|sent| !Arc::ptr_eq(sent, &view))
+            {
                 self.next = Some(view);
             }
         }
