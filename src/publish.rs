@@ -6,11 +6,13 @@
 
 mod catalog;
 mod indexer;
+mod metrics;
 mod published;
 mod sender;
 mod status;
 
 pub use catalog::{Catalog, Subscription};
+pub use metrics::ClusterCollector;
 pub use indexer::{IndexMetrics, Indexer};
 pub use published::{Frames, ViewVersion};
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};

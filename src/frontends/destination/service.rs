@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use super::dispatch::Refusal;
 use super::metrics::Metrics;
-use super::stream::{self, NotOpened};
+use super::stream::{self, Ending, NotOpened};
 use super::token::ContextToken;
 use super::translate::{PREFIX_LEN, Translation};
 use crate::model::{Authority, Host, NodeName};
@@ -38,6 +38,8 @@ pub struct Settings {
     pub startup_grace: Duration,
     /// Streams that may be open at once.
     pub streams_max: usize,
+    /// Over how long open streams are ended at shutdown.
+    pub drain: Duration,
     /// What is said of an endpoint.
     pub translation: Translation,
 }
@@ -117,7 +119,8 @@ impl Destination {
         let opened = stream::open(request, catalog, settings.startup_grace, shutdown)
             .await
             .map_err(|error| status(&error))?;
-        let frames = opened.run(Arc::clone(translation), shutdown.clone(), metrics.open());
+        let ending = Ending::new(shutdown.clone(), settings.drain);
+        let frames = opened.run(Arc::clone(translation), ending, metrics.open());
         Ok(Box::pin(frames.map(Ok)))
     }
 

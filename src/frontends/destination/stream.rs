@@ -49,6 +49,14 @@ pub(super) struct Opened {
     first: Arc<ViewVersion>,
 }
 
+/// When a stream ends at shutdown: not all at once, so that their clients do not all ask another replica at once.
+#[derive(Debug)]
+pub(super) struct Ending {
+    shutdown: CancellationToken,
+    delay: Duration,
+    at: Option<Instant>,
+}
+
 /// Subscribes to a Service and waits until there is an answer that may be given.
 ///
 /// That is a complete one; or, when some cluster has not been read within the grace time, one that has endpoints at least.
@@ -59,12 +67,20 @@ pub(super) async fn open(
     grace: Duration,
     shutdown: &CancellationToken,
 ) -> Result<Opened, NotOpened> {
-    let mut subscription = match catalog.subscribe(&request.service) {
-        Some(subscription) => subscription,
-        None if catalog.is_home_synced() => {
-            return Err(Refusal::ServiceNotFound(request.service).into());
+    if !catalog.is_home_synced() {
+        let mut clusters = catalog.watch_clusters();
+        tokio::select! {
+            () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
+            () = tokio::time::sleep(grace) => {}
+            _ = clusters.wait_for(|_| catalog.is_home_synced()) => {}
         }
-        None => return Err(NotOpened::HomeNotSynced),
+    }
+    let Some(mut subscription) = catalog.subscribe(&request.service) else {
+        return Err(if catalog.is_home_synced() {
+            Refusal::ServiceNotFound(request.service).into()
+        } else {
+            NotOpened::HomeNotSynced
+        });
     };
     loop {
         let (dispatch, unread) = subscription.with_snapshot(|snapshot| {
@@ -124,6 +140,26 @@ impl Request {
     }
 }
 
+// === impl Ending ===
+
+impl Ending {
+    /// Ends at a random moment of the `window` after `shutdown`.
+    pub(super) fn new(shutdown: CancellationToken, window: Duration) -> Self {
+        Self {
+            shutdown,
+            delay: window.mul_f64(rand::random()),
+            at: None,
+        }
+    }
+
+    /// Resolves when the stream has to end. May be dropped and called again.
+    async fn ended(&mut self) {
+        self.shutdown.cancelled().await;
+        let at = *self.at.get_or_insert_with(|| Instant::now() + self.delay);
+        tokio::time::sleep_until(at).await;
+    }
+}
+
 // === impl Opened ===
 
 impl Opened {
@@ -132,7 +168,7 @@ impl Opened {
     pub(super) fn run(
         self,
         translation: Arc<Translation>,
-        shutdown: CancellationToken,
+        ending: Ending,
         open_stream: OpenStream,
     ) -> impl Stream<Item = Bytes> + Send {
         let state = Running {
@@ -144,7 +180,7 @@ impl Opened {
             catalog: self.catalog,
             subscription: self.subscription,
             translation,
-            shutdown,
+            ending,
             open_stream,
         };
         futures::stream::unfold(state, |mut state| async move {
@@ -164,7 +200,7 @@ struct Running {
     catalog: Catalog,
     subscription: Subscription,
     translation: Arc<Translation>,
-    shutdown: CancellationToken,
+    ending: Ending,
     open_stream: OpenStream,
 }
 
@@ -183,7 +219,7 @@ impl Running {
                 continue;
             }
             tokio::select! {
-                () = self.shutdown.cancelled() => return None,
+                () = self.ending.ended() => return None,
                 alive = self.subscription.changed() => if !alive {
                     return None;
                 },
