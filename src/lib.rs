@@ -4,6 +4,7 @@
 //! snapshots to every stream; `frontends` select the view of each client and translate it into their protocol. Imports
 //! point at [`model`].
 
+pub mod config;
 pub mod index;
 pub mod model;
 pub mod proto;
