@@ -4,8 +4,10 @@
 //! snapshots to every stream; `frontends` select the view of each client and translate it into their protocol. Imports
 //! point at [`model`].
 
+pub mod admin;
 pub mod config;
 pub mod index;
 pub mod model;
 pub mod proto;
+pub mod readiness;
 pub mod telemetry;
