@@ -129,7 +129,10 @@ impl App {
             let (readiness, rest) = (app.readiness.clone(), app.shutdown.rest.clone());
             app.tasks.spawn(async move {
                 let served = admin::serve(listener, readiness, registry, rest).await;
-                ("admin listener", served.context("serving admin pages failed"))
+                (
+                    "admin listener",
+                    served.context("serving admin pages failed"),
+                )
             });
         }
         Ok(app)
@@ -159,20 +162,27 @@ impl App {
             destination::Metrics::register(registry.sub_registry_with_prefix("destination")),
             streams.clone(),
         );
-        let introspection =
-            Introspection::new(self.catalog.clone(), &config.cluster_domain, streams.clone());
+        let introspection = Introspection::new(
+            self.catalog.clone(),
+            &config.cluster_domain,
+            streams.clone(),
+        );
         let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
         let readiness = self.readiness.clone();
         let drain = config.drain_timeout + CLOSE_TIMEOUT;
         self.tasks.spawn(async move {
-            let served = server::serve(listener, routes, HEALTH_OF, readiness, drain, streams).await;
+            let served =
+                server::serve(listener, routes, HEALTH_OF, readiness, drain, streams).await;
             (GRPC_LISTENER, served.context("serving gRPC failed"))
         });
     }
 
     /// Works until `stop` resolves or a task ends unexpectedly, then shuts down in order: not ready, streams end, sources
     /// stop, the admin listener closes.
-    pub async fn run_until(mut self, stop: impl Future<Output = &'static str>) -> anyhow::Result<()> {
+    pub async fn run_until(
+        mut self,
+        stop: impl Future<Output = &'static str>,
+    ) -> anyhow::Result<()> {
         let mut outcome = tokio::select! {
             reason = stop => {
                 info!(reason, "shutting down");

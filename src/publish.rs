@@ -12,8 +12,8 @@ mod sender;
 mod status;
 
 pub use catalog::{Catalog, Subscription};
-pub use metrics::ClusterCollector;
 pub use indexer::{IndexMetrics, Indexer};
+pub use metrics::ClusterCollector;
 pub use published::{Frames, ViewVersion};
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
 pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};

@@ -107,11 +107,14 @@ impl Catalog {
 
     /// Whether every kind of the home cluster has been read.
     pub fn is_home_synced(&self) -> bool {
-        self.0
-            .clusters
-            .borrow()
-            .iter()
-            .any(|known| known.role == ClusterRole::Home && known.state == ClusterState::Synced)
+        home_synced(&self.0.clusters.borrow())
+    }
+
+    /// Waits until every kind of the home cluster has been read.
+    pub async fn home_synced(&self) {
+        let mut clusters = self.0.clusters.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = clusters.wait_for(|clusters| home_synced(clusters)).await;
     }
 
     /// Since when a cluster has been known; since the start, if it is not.
@@ -139,6 +142,12 @@ impl Catalog {
         let services = self.0.services.read();
         services.values().map(|channel| channel.views.len()).sum()
     }
+}
+
+fn home_synced(clusters: &[ClusterSummary]) -> bool {
+    clusters
+        .iter()
+        .any(|known| known.role == ClusterRole::Home && known.state == ClusterState::Synced)
 }
 
 // === impl Subscription ===

@@ -78,8 +78,7 @@ impl Collector for ClusterCollector {
             ),
         ];
         for (name, help, unit, values) in &gauges {
-            let metric =
-                encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+            let metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
             PerCluster(values).encode(metric)?;
         }
         let views = i64::try_from(self.0.view_count()).unwrap_or(i64::MAX);

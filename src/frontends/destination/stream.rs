@@ -68,11 +68,10 @@ pub(super) async fn open(
     shutdown: &CancellationToken,
 ) -> Result<Opened, NotOpened> {
     if !catalog.is_home_synced() {
-        let mut clusters = catalog.watch_clusters();
         tokio::select! {
             () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
             () = tokio::time::sleep(grace) => {}
-            _ = clusters.wait_for(|_| catalog.is_home_synced()) => {}
+            () = catalog.home_synced() => {}
         }
     }
     let Some(mut subscription) = catalog.subscribe(&request.service) else {
