@@ -59,7 +59,7 @@ pub async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let (health, health_service) = tonic_health::server::health_reporter();
-    let router = tonic::transport::Server::builder()
+    let server = tonic::transport::Server::builder()
         .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -70,7 +70,7 @@ pub async fn serve(
         .add_service(descriptors().build_v1()?)
         .add_service(descriptors().build_v1alpha()?);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let serving = router.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
+    let serving = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     tokio::select! {
         result = serving => result.map_err(|source| ServerError::Serve { addr, source }),
         () = report_health(&health, health_of, &readiness) => Ok(()),

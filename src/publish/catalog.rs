@@ -114,7 +114,10 @@ impl Catalog {
     pub async fn home_synced(&self) {
         let mut clusters = self.0.clusters.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
-        let _ = clusters.wait_for(|clusters| home_synced(clusters)).await;
+        clusters
+            .wait_for(|clusters| home_synced(clusters))
+            .await
+            .ok();
     }
 
     /// Since when a cluster has been known; since the start, if it is not.

@@ -83,34 +83,27 @@ pub(super) async fn open(
     };
     loop {
         let (dispatch, unread) = subscription.with_snapshot(|snapshot| {
-            Ok::<_, Refusal>((Dispatch::of(snapshot)?, unread_cluster(snapshot)))
+            Ok::<_, Refusal>((Dispatch::of(snapshot)?, youngest_unread(snapshot, catalog)))
         })?;
         let first = request.view(&subscription, catalog);
-        let Some(cluster) = unread else {
-            return Ok(Opened {
-                request,
-                dispatch,
-                catalog: catalog.clone(),
-                subscription,
-                first,
-            });
-        };
-        let deadline = catalog.known_since(&cluster) + grace;
-        if deadline <= Instant::now() {
-            if first.view().endpoints.is_empty() {
+        let grace_over = match unread {
+            Some((since, _)) if since + grace > Instant::now() => since + grace,
+            Some((_, cluster)) if first.view().endpoints.is_empty() => {
                 return Err(NotOpened::NothingKnown(request.service, cluster));
             }
-            return Ok(Opened {
-                request,
-                dispatch,
-                catalog: catalog.clone(),
-                subscription,
-                first,
-            });
-        }
+            _ => {
+                return Ok(Opened {
+                    request,
+                    dispatch,
+                    catalog: catalog.clone(),
+                    subscription,
+                    first,
+                });
+            }
+        };
         tokio::select! {
             () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
-            () = tokio::time::sleep_until(deadline) => {}
+            () = tokio::time::sleep_until(grace_over) => {}
             alive = subscription.changed() => if !alive {
                 return Err(NotOpened::ShuttingDown);
             },
@@ -118,13 +111,20 @@ pub(super) async fn open(
     }
 }
 
-/// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet.
-fn unread_cluster(snapshot: &ServiceSnapshot) -> Option<ClusterName> {
+/// Of the clusters that may have endpoints nobody knows of yet, the one known for the shortest time, and since when.
+fn youngest_unread(
+    snapshot: &ServiceSnapshot,
+    catalog: &Catalog,
+) -> Option<(Instant, ClusterName)> {
     snapshot
         .members
         .iter()
-        .find(|member| member.state == MemberState::Syncing)
-        .map(|member| member.cluster.name.clone())
+        .filter(|member| member.state == MemberState::Syncing)
+        .map(|member| {
+            let cluster = &member.cluster.name;
+            (catalog.known_since(cluster), cluster.clone())
+        })
+        .max()
 }
 
 // === impl Request ===
