@@ -11,6 +11,8 @@ mod support;
 // Cargo takes files in `tests/` for tests of their own; these are parts of this one.
 #[path = "apiserver/bed.rs"]
 mod bed;
+#[path = "apiserver/client.rs"]
+mod client;
 #[path = "apiserver/federated.rs"]
 mod federated;
 #[path = "apiserver/home.rs"]
