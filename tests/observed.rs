@@ -9,7 +9,10 @@
     clippy::unwrap_used,
     reason = "a test that panics has failed, and says why"
 )]
-#![allow(unreachable_pub, reason = "nothing is reachable from outside of a test")]
+#![allow(
+    unreachable_pub,
+    reason = "nothing is reachable from outside of a test"
+)]
 
 mod support;
 
@@ -123,25 +126,4 @@ fn lanes() -> usize {
 )]
 fn say(text: &str) {
     println!("{text}");
-}
-
-#[test]
-#[ignore = "tmp"]
-fn tmp_apply_all() {
-    run(async {
-        let wanted = peers::environment("TRIBUTARY_OBSERVED").unwrap_or_default();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/observed");
-        let cases = Case::load_all(&folder, &wanted)?;
-        let stage = Stage::start(0).await?;
-        let mut bad = 0;
-        for case in &cases {
-            let t = tokio::time::Instant::now();
-            let r = stage.apply_only(case).await;
-            let el = t.elapsed();
-            if let Err(e) = r { bad += 1; say(&format!("{}: {e:#}", case.name)); }
-            if el.as_millis() > 1500 { say(&format!("{} slow {el:?}", case.name)); }
-        }
-        say(&format!("{} cases, {bad} bad", cases.len()));
-        Ok(())
-    });
 }

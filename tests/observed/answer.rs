@@ -341,3 +341,111 @@ fn parse(address: &str) -> Result<SocketAddr> {
         .parse()
         .with_context(|| format!("{address} is no address"))
 }
+
+#[cfg(test)]
+mod tests {
+    use linkerd2_proxy_api::destination::{ProtocolHint, WeightedAddr};
+
+    use super::*;
+
+    /// A state with one endpoint, as an add with set labels `set` would make it.
+    fn state(set: &[(&str, &str)]) -> Actual {
+        let labels: BTreeMap<_, _> = set
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let endpoint = Endpoint {
+            set_labels: labels.clone(),
+            labels,
+            content: WeightedAddr {
+                weight: 10_000,
+                protocol_hint: Some(ProtocolHint {
+                    protocol: Some(protocol_hint::Protocol::H2(protocol_hint::H2 {})),
+                    opaque_transport: None,
+                }),
+                ..WeightedAddr::default()
+            },
+        };
+        let mut folded = Folded {
+            answered: true,
+            ..Folded::default()
+        };
+        folded
+            .endpoints
+            .insert(parse("10.0.0.1:80").unwrap(), endpoint);
+        Actual::State(Arc::new(folded))
+    }
+
+    fn recorded(labels: &Value) -> Expected {
+        let content = json!({
+            "set_labels": {"service": "web"},
+            "metric_labels": labels,
+            "weight": 10_000,
+            "protocol_hint": {"h2": {}},
+        });
+        Expected::recorded(&json!({"addresses": {"10.0.0.1:80": content}})).unwrap()
+    }
+
+    fn is_equal(expected: &Expected, actual: &Actual) -> bool {
+        expected.difference(actual, &BTreeSet::new()).is_none()
+    }
+
+    #[test]
+    fn labels_are_compared_merged_and_ours_is_ignored() {
+        let expected = recorded(&json!({"pod": "web-0"}));
+        let both = [("service", "web"), ("pod", "web-0")];
+        assert!(is_equal(&expected, &state(&both)));
+        let with_ours = [both[0], both[1], (OUR_LABEL, "east")];
+        assert!(is_equal(&expected, &state(&with_ours)));
+        assert!(!is_equal(&expected, &state(&both[..1])));
+        assert!(!is_equal(
+            &expected,
+            &state(&[both[0], both[1], ("zone", "a")])
+        ));
+    }
+
+    #[test]
+    fn a_wanted_answer_says_only_what_matters() {
+        let wanted = |answer| Expected::wanted(&answer).unwrap();
+        let actual = state(&[("service", "web"), ("pod", "web-0")]);
+        assert!(is_equal(
+            &wanted(json!({"addresses": ["10.0.0.1:80"]})),
+            &actual
+        ));
+        assert!(!is_equal(&wanted(json!({"addresses": []})), &actual));
+        assert!(!is_equal(&wanted(json!({"empty": true})), &actual));
+        for (content, equal) in [
+            (json!({"labels": {"pod": "web-0"}}), true),
+            (json!({"labels": {"pod": "web-1"}}), false),
+            (json!({"protocol_hint": {"h2": {}}}), true),
+            (json!({"protocol_hint": {"opaque": {}}}), false),
+            (json!({"tls_identity": null}), true),
+            (json!({"protocol_hint": null}), false),
+        ] {
+            let expected = wanted(json!({"addresses": {"10.0.0.1:80": content.clone()}}));
+            assert_eq!(is_equal(&expected, &actual), equal, "{content}");
+        }
+    }
+
+    #[test]
+    fn silence_is_emptiness_and_errors_are_of_two_kinds() {
+        let empty = Expected::recorded(&json!({"silent": true, "addresses": {}})).unwrap();
+        assert!(is_equal(&empty, &Actual::Silence));
+        assert!(is_equal(&empty, &Actual::State(Arc::default())));
+        assert!(!is_equal(&empty, &Actual::Error(Code::NotFound)));
+        let gone = Expected::recorded(&json!({"error": {"code": "UNKNOWN"}})).unwrap();
+        assert!(is_equal(&gone, &Actual::Error(Code::NotFound)));
+        assert!(!is_equal(&gone, &Actual::Error(Code::InvalidArgument)));
+        assert!(!is_equal(&gone, &Actual::Silence));
+    }
+
+    #[test]
+    fn ignored_addresses_count_on_neither_side() {
+        let ignored = BTreeSet::from(["10.0.0.1".parse().unwrap()]);
+        let actual = state(&[]);
+        let nothing = Expected::wanted(&json!({"empty": true})).unwrap();
+        assert_eq!(nothing.difference(&actual, &ignored), None);
+        let other = recorded(&json!({}));
+        assert_eq!(other.difference(&Actual::Silence, &ignored), None);
+    }
+}

@@ -158,7 +158,7 @@ impl Case {
         Ok(case)
     }
 
-    /// The addresses of every ExternalWorkload in its files.
+    /// The addresses of every `ExternalWorkload` in its files.
     fn workload_addresses(&self) -> Result<BTreeSet<IpAddr>> {
         let mut addresses = BTreeSet::new();
         for file in self.steps.iter().flat_map(|step| &step.apply) {

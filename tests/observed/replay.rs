@@ -116,14 +116,6 @@ impl Stage {
         Ok(())
     }
 
-    pub async fn apply_only(&self, case: &Case) -> Result<()> {
-        for cluster in [&self.west, &self.east, &self.rogue] {
-            cluster.reset().await?;
-        }
-        for step in &case.steps { self.perform(case, step).await?; }
-        Ok(())
-    }
-
     async fn perform(&self, case: &Case, step: &Step) -> Result<()> {
         for object in &step.delete {
             let parts: Vec<_> = object.split('/').collect();
