@@ -19,3 +19,5 @@ mod federated;
 mod home;
 #[path = "apiserver/mirrors.rs"]
 mod mirrors;
+#[path = "apiserver/outages.rs"]
+mod outages;
