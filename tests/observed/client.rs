@@ -20,9 +20,14 @@ pub struct Client {
     stream: Subscription,
     opened: Instant,
     known: Known,
+    /// Since when `known` has been what it is.
+    known_since: Instant,
+    /// Rules that were broken on streams that are over.
+    violations: Vec<String>,
 }
 
 /// What is known from streams that are over.
+#[derive(PartialEq)]
 enum Known {
     Nothing,
     State(Arc<Folded>),
@@ -39,6 +44,8 @@ impl Client {
             opened: Instant::now(),
             request: request.clone(),
             known: Known::Nothing,
+            known_since: Instant::now(),
+            violations: Vec::new(),
         }
     }
 
@@ -50,7 +57,12 @@ impl Client {
         if self.stream.quiet_since().elapsed() < RETRY_DELAY {
             return;
         }
-        self.known = self.knows_after(&outcome);
+        let known = self.knows_after(&outcome);
+        if known != self.known {
+            self.known = known;
+            self.known_since = self.stream.quiet_since();
+        }
+        self.violations.append(&mut self.stream.violations());
         self.stream = tributary.get_with_token(&self.request.authority, &self.request.token);
         self.opened = Instant::now();
     }
@@ -75,19 +87,24 @@ impl Client {
         }
     }
 
-    /// Since when nothing has happened. Trying again in vain is nothing.
+    /// Since when nothing new has happened. Another try that ends like the one before is nothing new.
     pub fn quiet_since(&self) -> Instant {
-        let failed = matches!(self.stream.outcome(), Some(Outcome::Failed(..)));
-        let waiting = !self.stream.now().answered && !matches!(self.known, Known::Nothing);
-        if failed || waiting {
-            return self.opened.min(self.stream.quiet_since());
+        let is_news = match self.stream.outcome() {
+            Some(outcome) => self.knows_after(&outcome) != self.known,
+            None => self.stream.now().answered,
+        };
+        if is_news {
+            self.stream.quiet_since()
+        } else {
+            self.known_since
         }
-        self.stream.quiet_since()
     }
 
-    /// The protocol's rules that the server has broken on the present stream.
+    /// The protocol's rules that the server has broken.
     pub fn violations(&self) -> Vec<String> {
-        self.stream.violations()
+        let mut violations = self.violations.clone();
+        violations.append(&mut self.stream.violations());
+        violations
     }
 
     fn knows_after(&self, outcome: &Outcome) -> Known {
