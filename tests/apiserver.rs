@@ -11,9 +11,13 @@ mod support;
 // Cargo takes files in `tests/` for tests of their own; these are parts of this one.
 #[path = "apiserver/bed.rs"]
 mod bed;
+#[path = "apiserver/client.rs"]
+mod client;
 #[path = "apiserver/federated.rs"]
 mod federated;
 #[path = "apiserver/home.rs"]
 mod home;
 #[path = "apiserver/mirrors.rs"]
 mod mirrors;
+#[path = "apiserver/outages.rs"]
+mod outages;

@@ -92,6 +92,15 @@ pub struct Subscription {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
 
+// === impl Mark ===
+
+impl Mark {
+    /// The point after that many messages, which have come already.
+    pub fn after(messages: usize) -> Self {
+        Self(messages)
+    }
+}
+
 // === impl Endpoint ===
 
 impl Endpoint {
