@@ -2,3 +2,6 @@
 
 pub mod convert;
 pub mod objects;
+
+mod resync;
+mod wire;
