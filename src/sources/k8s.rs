@@ -3,5 +3,7 @@
 pub mod convert;
 pub mod objects;
 
+mod credentials;
+mod links;
 mod resync;
 mod wire;
