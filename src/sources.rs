@@ -4,3 +4,4 @@
 //! what they said.
 
 pub mod k8s;
+pub mod metrics;
