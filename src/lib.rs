@@ -5,6 +5,7 @@
 //! point at [`model`].
 
 pub mod admin;
+pub mod cli;
 pub mod config;
 pub mod index;
 pub mod model;
