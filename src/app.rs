@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::{error, info};
 
-use crate::config::{Config, ListenAddr, TransportMode};
+use crate::config::{Config, ListenAddr, Source, TransportMode};
 use crate::frontends::destination::{self, Destination, Translation};
 use crate::frontends::introspection::Introspection;
 use crate::index::{MeshPolicy, SelectPolicy};
@@ -23,6 +23,8 @@ use crate::publish::{
     Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, StatusBoard, change_channel,
 };
 use crate::readiness::Readiness;
+use crate::sources::k8s::{KubernetesConfig, KubernetesSource};
+use crate::sources::metrics::SourceMetrics;
 use crate::{admin, server};
 
 /// Names under which `grpc.health.v1` answers, besides the empty one.
@@ -48,6 +50,36 @@ pub struct SourceContext {
 
 /// A running source; it ends only when told to, or with an error.
 pub type SourceTask = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+
+/// Serves what `config` names until the process is asked to end.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let app = App::start(&config, |context, registry| source(&config, context, registry)).await?;
+    app.run_until(termination()).await
+}
+
+/// The source that `config` names.
+fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> SourceTask {
+    let SourceContext {
+        changes,
+        board,
+        shutdown,
+    } = context;
+    let metrics = SourceMetrics::default();
+    metrics.register(registry);
+    match &config.source {
+        Source::Kubernetes { kubeconfig } => {
+            let config = KubernetesConfig {
+                home: config.cluster_name.clone(),
+                trust_domain: config.identity_trust_domain.clone(),
+                control_plane_namespace: config.controller_namespace.clone(),
+                kubeconfig: kubeconfig.clone(),
+            };
+            let source = KubernetesSource::new(config, changes, board, metrics);
+            Box::pin(async move { Ok(source.run(shutdown).await?) })
+        }
+        Source::Manifests(_) => Box::pin(async { anyhow::bail!("not built yet") }),
+    }
+}
 
 /// Everything that runs, from the sources to the listeners.
 #[derive(Debug)]
@@ -111,7 +143,7 @@ impl App {
             board,
             shutdown: shutdown.rest.clone(),
         };
-        let source = source(context, registry.sub_registry_with_prefix("source"));
+        let source = source(context, &mut registry);
         tasks.spawn(async move { ("source", source.await) });
 
         let mut app = Self {

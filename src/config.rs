@@ -15,7 +15,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use tracing::{error, warn};
 
 pub use args::{LogFormat, LogLevel, OutputFormat};
@@ -179,10 +179,22 @@ pub enum Watch {
     Changes,
 }
 
+/// Whether text may be coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Only text.
+    Plain,
+    /// Terminal escape sequences.
+    Ansi,
+}
+
 /// Reads a command line and the environment.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = Cli::try_parse_from(&args).map_err(|error| usage::stop(&error, &args))?;
+    let cli = command()
+        .try_get_matches_from(&args)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| usage::stop(&error, &args))?;
     match cli.command {
         Subcommand::Serve(serve) => Config::new(*serve)
             .map(|config| Command::Serve(Box::new(config)))
@@ -197,18 +209,23 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
 
 /// The definition of the command line, for generators.
 pub fn command() -> clap::Command {
-    <Cli as clap::CommandFactory>::command()
+    // Help is about what may be set; what is set may be nobody else's business.
+    Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)))
 }
 
-/// Whether output to this stream may be coloured: it is a terminal, and nobody asked for plain text (`NO_COLOR`).
+/// How output to this stream may be coloured: by nothing unless it is a terminal, and not where `NO_COLOR` asks for it.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the reader of the environment"
 )]
-pub fn may_colour(stream: &impl IsTerminal) -> bool {
-    let asked_for_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+pub fn colour(stream: &impl IsTerminal) -> Colour {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    stream.is_terminal() && !asked_for_plain
+    if stream.is_terminal() && !unwanted {
+        Colour::Ansi
+    } else {
+        Colour::Plain
+    }
 }
 
 // === impl Config ===
@@ -354,19 +371,19 @@ impl Notice {
                 warn!(
                     flag = "--cluster-domain",
                     using = DEFAULT_DOMAIN,
-                    "empty, using the default"
+                    "flag is empty, using the default"
                 );
             }
             Self::TrustDomainUnset { cluster_domain } => warn!(
                 flag = "--identity-trust-domain",
                 using = DEFAULT_DOMAIN,
                 %cluster_domain,
-                "not set and not taken from the cluster domain; set it to the trust domain the mesh was installed with"
+                "flag is not set, nor taken from the cluster domain; set it to the trust domain of the mesh"
             ),
             Self::OpaquePort(item) => {
                 warn!(
                     flag = "--default-opaque-ports",
-                    item, "neither a port nor a range, left out"
+                    item, "item is neither a port nor a range, left out"
                 );
             }
             Self::TransportMode(mode) => error!(

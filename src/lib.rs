@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod cli;
 pub mod config;
 pub mod frontends;
 pub mod index;
@@ -14,4 +15,5 @@ pub mod proto;
 pub mod publish;
 pub mod readiness;
 pub mod server;
+pub mod sources;
 pub mod telemetry;

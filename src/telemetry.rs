@@ -11,14 +11,14 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, fmt};
 
-use crate::config::{self, LogConfig, LogFormat, LogLevel};
+use crate::config::{self, Colour, LogConfig, LogFormat, LogLevel};
 
 /// Starts logging, for the rest of the process. Fails if that has been done before.
 pub fn init(config: LogConfig) -> Result<(), TryInitError> {
     let lines = match config.format {
         LogFormat::Plain => fmt::layer()
             .with_writer(io::stderr)
-            .with_ansi(config::may_colour(&io::stderr()))
+            .with_ansi(config::colour(&io::stderr()) == Colour::Ansi)
             .boxed(),
         LogFormat::Json => fmt::layer()
             .json()

@@ -23,7 +23,6 @@ use crate::proto::destination::Http2ClientParams;
 #[command(
     name = "tributary",
     version,
-    propagate_version = true,
     max_term_width = 100,
     disable_help_subcommand = true
 )]
@@ -91,7 +90,7 @@ pub(super) struct ServeArgs {
 
     /// Kubeconfig of the home cluster
     ///
-    /// Without it: the Pod's service account, or $KUBECONFIG and ~/.kube/config outside a cluster.
+    /// Without it: the service account of the Pod that Tributary runs in.
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_KUBECONFIG", default_value = "", hide_default_value = true, value_parser = parse_path, help_heading = "Clusters")]
     pub(super) kubeconfig: PathBuf,
 
