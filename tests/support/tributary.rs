@@ -49,8 +49,6 @@ impl Tributary {
             address.to_string(),
             "--metrics-addr".to_owned(),
             admin.to_string(),
-            // An empty address turns a listener off: several of us run at the same time.
-            "--xds-addr=".to_owned(),
         ];
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let process = Process::start(
