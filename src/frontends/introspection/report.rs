@@ -61,11 +61,12 @@ pub(super) fn clusters(catalog: &Catalog) -> Vec<pb::Cluster> {
 
 fn cluster_state(status: &ClusterStatus, synced: bool) -> (pb::ClusterState, String) {
     match (&status.connection, synced) {
-        (Connection::Connecting, false) => (pb::ClusterState::Syncing, String::new()),
+        (Connection::Connecting | Connection::Connected, false) => {
+            (pb::ClusterState::Syncing, String::new())
+        }
         (Connection::Connecting | Connection::Connected, true) => {
             (pb::ClusterState::Synced, String::new())
         }
-        (Connection::Connected, false) => (pb::ClusterState::Syncing, String::new()),
         (Connection::Unreachable(reason), true) => (
             pb::ClusterState::Stale,
             format!("{reason}; serving last known"),
