@@ -11,3 +11,6 @@ pub mod proto;
 pub mod publish;
 pub mod readiness;
 pub mod server;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
