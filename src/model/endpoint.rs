@@ -68,7 +68,7 @@ pub struct Endpoint {
 }
 
 /// What `targetRef` of an endpoint names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backing {
     /// Nothing: the address stands for itself.
     Address,
