@@ -42,16 +42,18 @@ pub(super) enum NotOpened {
 /// A subscription that has something to say.
 #[derive(Debug)]
 pub(super) struct Opened {
+    first: Arc<ViewVersion>,
     request: Request,
     dispatch: Dispatch,
     catalog: Catalog,
+    /// Let go of last, so that what was kept for it is not in use any more.
     subscription: Subscription,
-    first: Arc<ViewVersion>,
 }
 
 /// Subscribes to a Service and waits until there is an answer that may be given.
 ///
 /// That is a complete one; or, when some cluster has not been read within the grace time, one that has endpoints at least.
+/// A cluster's grace time begins when the cluster is linked, and no request waits longer than one grace time.
 /// Response headers are held back until then, so that a client that gets none backs off.
 pub(super) async fn open(
     request: Request,
@@ -59,6 +61,7 @@ pub(super) async fn open(
     grace: Duration,
     shutdown: &CancellationToken,
 ) -> Result<Opened, NotOpened> {
+    let patience = Instant::now() + grace;
     let mut subscription = match catalog.subscribe(&request.service) {
         Some(subscription) => subscription,
         None if catalog.is_home_synced() => {
@@ -68,10 +71,10 @@ pub(super) async fn open(
     };
     loop {
         let (dispatch, unread) = subscription.with_snapshot(|snapshot| {
-            Ok::<_, Refusal>((Dispatch::of(snapshot)?, unread_cluster(snapshot)))
+            Ok::<_, Refusal>((Dispatch::of(snapshot)?, youngest_unread(snapshot, catalog)))
         })?;
         let first = request.view(&subscription, catalog);
-        let Some(cluster) = unread else {
+        let Some((known_since, cluster)) = unread else {
             return Ok(Opened {
                 request,
                 dispatch,
@@ -80,7 +83,7 @@ pub(super) async fn open(
                 first,
             });
         };
-        let deadline = catalog.known_since(&cluster) + grace;
+        let deadline = patience.min(known_since + grace);
         if deadline <= Instant::now() {
             if first.view().endpoints.is_empty() {
                 return Err(NotOpened::NothingKnown(request.service, cluster));
@@ -103,13 +106,16 @@ pub(super) async fn open(
     }
 }
 
-/// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet.
-fn unread_cluster(snapshot: &ServiceSnapshot) -> Option<ClusterName> {
+/// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet, and since when it is.
+fn youngest_unread(snapshot: &ServiceSnapshot, catalog: &Catalog) -> Option<(Instant, ClusterName)> {
     snapshot
         .members
         .iter()
-        .find(|member| member.state == MemberState::Syncing)
-        .map(|member| member.cluster.name.clone())
+        .filter(|member| member.state == MemberState::Syncing)
+        .map(|member| &member.cluster.name)
+        .map(|cluster| (catalog.known_since(cluster), cluster))
+        .max()
+        .map(|(since, cluster)| (since, cluster.clone()))
 }
 
 // === impl Request ===
