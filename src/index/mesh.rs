@@ -202,3 +202,6 @@ impl Protocol {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

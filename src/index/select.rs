@@ -473,3 +473,6 @@ fn same_joined(one: &Joined, two: &Joined) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -461,3 +461,6 @@ fn owner_name(pod: &PodName, facts: &PodFacts) -> Option<OwnerName> {
         name: owner.name.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests;
