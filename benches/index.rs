@@ -161,7 +161,7 @@ fn slice_facts(number: u32, per_service: u32, pods: bool) -> SliceFacts {
         .collect();
     SliceFacts {
         service: service_name(number),
-        ports: [SlicePort { name: Text::from("http"), port: 8080 }].into(),
+        ports: [SlicePort { name: Text::from("http"), port: Some(8080) }].into(),
         endpoints,
         mirror: None,
     }

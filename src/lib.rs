@@ -17,3 +17,6 @@ pub mod readiness;
 pub mod server;
 pub mod sources;
 pub mod telemetry;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

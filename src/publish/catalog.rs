@@ -43,11 +43,12 @@ pub(super) struct Channel {
     pub(super) views: ViewTable,
 }
 
-/// One reader's hold on a Service.
+/// One reader's hold on a Service. The last one to let go takes what was kept for readers along.
 #[derive(Debug)]
 pub struct Subscription {
     channel: Arc<Channel>,
-    latest: watch::Receiver<Arc<Published>>,
+    /// Always there, but for the end of `drop`.
+    latest: Option<watch::Receiver<Arc<Published>>>,
     node_zones: watch::Receiver<Arc<HashMap<NodeName, Zone>>>,
     catalog: Catalog,
 }
@@ -74,17 +75,14 @@ impl Catalog {
     ///
     /// Never creates anything for a name that nobody has.
     pub fn subscribe(&self, service: &ServiceName) -> Option<Subscription> {
-        // Subscribing under the lock: a channel is only dropped under it, and only while nobody reads it.
+        // All under the lock: a channel is only dropped under it, and only while nobody reads it.
         let services = self.0.services.read();
-        let channel = Arc::clone(services.get(service)?);
+        let channel = services.get(service)?;
         let latest = channel.latest.subscribe();
-        drop(services);
-        if latest.borrow().snapshot.facts.is_none() {
-            return None;
-        }
+        latest.borrow().snapshot.facts.as_ref()?;
         Some(Subscription {
-            channel,
-            latest,
+            channel: Arc::clone(channel),
+            latest: Some(latest),
             node_zones: self.0.node_zones.subscribe(),
             catalog: self.clone(),
         })
@@ -135,12 +133,12 @@ impl Catalog {
         &self.0.policy
     }
 
-    /// Number of Services of the home cluster.
+    /// Number of Services of the home cluster, and of those gone that still have readers.
     pub fn service_count(&self) -> usize {
         self.0.services.read().len()
     }
 
-    /// Number of views that streams share at the moment.
+    /// Number of views that are kept for streams to share.
     pub fn view_count(&self) -> usize {
         let services = self.0.services.read();
         services.values().map(|channel| channel.views.len()).sum()
@@ -156,15 +154,18 @@ fn home_synced(clusters: &[ClusterSummary]) -> bool {
 // === impl Subscription ===
 
 impl Subscription {
+    fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.channel.latest.borrow())
+    }
+
     /// What is known of the Service now.
     pub fn snapshot(&self) -> ServiceSnapshot {
-        self.latest.borrow().snapshot.clone()
+        self.published().snapshot.clone()
     }
 
     /// Looks at what is known of the Service now, without copying it.
     pub fn with_snapshot<T>(&self, look: impl FnOnce(&ServiceSnapshot) -> T) -> T {
-        let published = Arc::clone(&self.latest.borrow());
-        look(&published.snapshot)
+        look(&self.published().snapshot)
     }
 
     /// What a client is to be told now. Clients that are told the same share one version.
@@ -174,7 +175,7 @@ impl Subscription {
         instance: Option<&Text>,
         client: &ClientLocality,
     ) -> Arc<ViewVersion> {
-        let published = Arc::clone(&self.latest.borrow());
+        let published = self.published();
         let snapshot = &published.snapshot;
         let key = ViewKey::new(snapshot, port, instance.cloned(), client);
         let policy = self.catalog.policy();
@@ -201,9 +202,43 @@ impl Subscription {
 
     /// Waits until the Service, or the zone of any Node, may have changed; false when there will be no more changes.
     pub async fn changed(&mut self) -> bool {
+        let Some(latest) = &mut self.latest else {
+            return false;
+        };
         tokio::select! {
-            changed = self.latest.changed() => changed.is_ok(),
+            changed = latest.changed() => changed.is_ok(),
             changed = self.node_zones.changed() => changed.is_ok(),
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        // Let go first, look then: the writer publishes first and counts the readers then, so one of the two notices.
+        self.latest = None;
+        if self.channel.latest.receiver_count() > 0 {
+            return;
+        }
+        self.channel.views.sweep();
+        let published = self.published();
+        if published.snapshot.facts.is_none() {
+            self.catalog.shared().forget(&published.snapshot.service);
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Drops the channel of a Service that is gone, unless somebody still reads it and waits for it to come back.
+    pub(super) fn forget(&self, service: &ServiceName) {
+        let mut services = self.services.write();
+        let unused = services.get(service).is_some_and(|channel| {
+            channel.latest.receiver_count() == 0
+                && channel.latest.borrow().snapshot.facts.is_none()
+        });
+        if unused {
+            services.remove(service);
         }
     }
 }

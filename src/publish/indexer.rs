@@ -26,8 +26,6 @@ pub struct Indexer {
     readiness: Readiness,
     metrics: IndexMetrics,
     revision: u64,
-    /// Services that are gone but may still have readers, who wait for them to come back.
-    gone: Vec<ServiceName>,
 }
 
 /// What the writer counts.
@@ -59,7 +57,6 @@ impl Indexer {
             readiness,
             metrics,
             revision: 0,
-            gone: Vec::new(),
         };
         indexer.publish_clusters();
         (indexer, catalog)
@@ -108,8 +105,9 @@ impl Indexer {
         }
         if touched.clusters {
             self.publish_clusters();
+        } else if touched.sizes {
+            self.publish_sizes();
         }
-        self.forget_gone();
     }
 
     fn publish_service(&mut self, service: &ServiceName) {
@@ -120,12 +118,12 @@ impl Indexer {
                 if channel.latest.borrow().snapshot.same(&snapshot) {
                     return;
                 }
-                if snapshot.facts.is_none() {
-                    self.gone.push(service.clone());
-                }
-                let published = self.next(snapshot);
-                channel.latest.send_replace(published);
+                let gone = snapshot.facts.is_none();
+                channel.latest.send_replace(self.next(snapshot));
                 channel.views.sweep();
+                if gone {
+                    self.catalog.shared().forget(service);
+                }
             }
             None if snapshot.facts.is_none() => {}
             None => {
@@ -165,23 +163,11 @@ impl Indexer {
         self.catalog.shared().clusters.send_replace(clusters.into());
     }
 
-    /// Drops the channels of Services that are gone once nobody reads them.
-    fn forget_gone(&mut self) {
-        if self.gone.is_empty() {
-            return;
-        }
-        let mut services = self.catalog.shared().services.write();
-        self.gone.retain(|service| {
-            let Some(channel) = services.get(service) else {
-                return false;
-            };
-            if channel.latest.borrow().snapshot.facts.is_some() {
-                return false;
-            }
-            if channel.latest.receiver_count() > 0 {
-                return true;
-            }
-            services.remove(service);
+    /// Publishes how large the clusters are now. Nobody is woken for that.
+    fn publish_sizes(&self) {
+        let clusters = self.index.clusters();
+        self.catalog.shared().clusters.send_if_modified(|published| {
+            *published = clusters.into();
             false
         });
     }

@@ -42,11 +42,12 @@ pub(super) enum NotOpened {
 /// A subscription that has something to say.
 #[derive(Debug)]
 pub(super) struct Opened {
+    first: Arc<ViewVersion>,
     request: Request,
     dispatch: Dispatch,
     catalog: Catalog,
+    /// Let go of last, so that what was kept for it is not in use any more.
     subscription: Subscription,
-    first: Arc<ViewVersion>,
 }
 
 /// When a stream ends at shutdown: not all at once, so that their clients do not all ask another replica at once.
@@ -60,6 +61,7 @@ pub(super) struct Ending {
 /// Subscribes to a Service and waits until there is an answer that may be given.
 ///
 /// That is a complete one; or, when some cluster has not been read within the grace time, one that has endpoints at least.
+/// A cluster's grace time begins when the cluster is linked, and no request waits longer than one grace time.
 /// Response headers are held back until then, so that a client that gets none backs off.
 pub(super) async fn open(
     request: Request,
@@ -67,64 +69,57 @@ pub(super) async fn open(
     grace: Duration,
     shutdown: &CancellationToken,
 ) -> Result<Opened, NotOpened> {
+    let patience = Instant::now() + grace;
     if !catalog.is_home_synced() {
         tokio::select! {
             () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
-            () = tokio::time::sleep(grace) => {}
+            () = tokio::time::sleep_until(patience) => return Err(NotOpened::HomeNotSynced),
             () = catalog.home_synced() => {}
         }
     }
     let Some(mut subscription) = catalog.subscribe(&request.service) else {
-        return Err(if catalog.is_home_synced() {
-            Refusal::ServiceNotFound(request.service).into()
-        } else {
-            NotOpened::HomeNotSynced
-        });
+        return Err(Refusal::ServiceNotFound(request.service).into());
     };
     loop {
         let (dispatch, unread) = subscription.with_snapshot(|snapshot| {
             Ok::<_, Refusal>((Dispatch::of(snapshot)?, youngest_unread(snapshot, catalog)))
         })?;
         let first = request.view(&subscription, catalog);
-        let grace_over = match unread {
-            Some((since, _)) if since + grace > Instant::now() => since + grace,
-            Some((_, cluster)) if first.view().endpoints.is_empty() => {
+        let waits_until = unread.as_ref().map(|(since, _)| patience.min(*since + grace));
+        match (unread, waits_until) {
+            (Some(_), Some(until)) if until > Instant::now() => tokio::select! {
+                () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
+                () = tokio::time::sleep_until(until) => {}
+                alive = subscription.changed() => if !alive {
+                    return Err(NotOpened::ShuttingDown);
+                },
+            },
+            (Some((_, cluster)), _) if first.view().endpoints.is_empty() => {
                 return Err(NotOpened::NothingKnown(request.service, cluster));
             }
             _ => {
                 return Ok(Opened {
+                    first,
                     request,
                     dispatch,
                     catalog: catalog.clone(),
                     subscription,
-                    first,
                 });
             }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
-            () = tokio::time::sleep_until(grace_over) => {}
-            alive = subscription.changed() => if !alive {
-                return Err(NotOpened::ShuttingDown);
-            },
         }
     }
 }
 
-/// Of the clusters that may have endpoints nobody knows of yet, the one known for the shortest time, and since when.
-fn youngest_unread(
-    snapshot: &ServiceSnapshot,
-    catalog: &Catalog,
-) -> Option<(Instant, ClusterName)> {
+/// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet, and since when it is.
+fn youngest_unread(snapshot: &ServiceSnapshot, catalog: &Catalog) -> Option<(Instant, ClusterName)> {
     snapshot
         .members
         .iter()
         .filter(|member| member.state == MemberState::Syncing)
-        .map(|member| {
-            let cluster = &member.cluster.name;
-            (catalog.known_since(cluster), cluster.clone())
-        })
+        .map(|member| &member.cluster.name)
+        .map(|cluster| (catalog.known_since(cluster), cluster))
         .max()
+        .map(|(since, cluster)| (since, cluster.clone()))
 }
 
 // === impl Request ===
@@ -231,11 +226,7 @@ impl Running {
                 return None;
             }
             let view = self.request.view(&self.subscription, &self.catalog);
-            if self
-                .sent
-                .as_ref()
-                .is_none_or(|sent| !Arc::ptr_eq(sent, &view))
-            {
+            if self.sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &view)) {
                 self.next = Some(view);
             }
         }

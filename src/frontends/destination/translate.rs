@@ -103,7 +103,9 @@ impl Translation {
             },
             metric_labels,
             protocol_hint: mesh.meshed.then(|| protocol_hint(&mesh)),
-            http2: self.http2.filter(|_| mesh.meshed && !is_address),
+            http2: self
+                .http2
+                .filter(|_| mesh.meshed || (is_address && mesh.identity.is_some())),
             tls_identity: mesh.identity.map(tls_identity),
             authority_override: is_address
                 .then(|| authority_override(endpoint.slice(), view.port))
