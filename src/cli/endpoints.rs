@@ -107,7 +107,7 @@ async fn watch(
             }
             Ok(None) => format!("{} ended the stream", query.server),
             Err(error) if is_final(&error) => return Ok(error),
-            Err(error) => told(&error, query),
+            Err(error) => what(&error, query),
         };
         let mut pause = RETRY_MIN;
         loop {
@@ -121,7 +121,7 @@ async fn watch(
                     break;
                 }
                 Err(error) if is_final(&error) => return Ok(error),
-                Err(error) => reason = told(&error, query),
+                Err(error) => reason = what(&error, query),
             }
         }
     }
@@ -133,7 +133,7 @@ fn is_final(error: &AskError) -> bool {
 }
 
 fn failed(error: &AskError, query: &EndpointsQuery, err: &mut dyn Write) -> io::Result<Verdict> {
-    writeln!(err, "tributary: {}", told(error, query))?;
+    writeln!(err, "tributary: {}; {}", what(error, query), remedy(error))?;
     Ok(match error {
         AskError::Connect { .. } | AskError::Silent { .. } => Verdict::CouldNotAsk,
         AskError::Refused { status, .. } => match status.code() {
@@ -144,35 +144,42 @@ fn failed(error: &AskError, query: &EndpointsQuery, err: &mut dyn Write) -> io::
     })
 }
 
-/// One line: what is wrong, and what to do about it.
-fn told(error: &AskError, query: &EndpointsQuery) -> String {
+/// What is wrong, in one line.
+fn what(error: &AskError, query: &EndpointsQuery) -> String {
     let authority = &query.authority;
     match error {
-        AskError::Connect { .. } => format!(
-            "{error}: {}; is it running there? Name another with --addr, or forward the port: \
-             kubectl -n linkerd port-forward deploy/tributary 8086",
-            error.root()
-        ),
-        AskError::Silent { .. } => {
-            format!("{error}; see its /ready page for what it waits for")
-        }
+        AskError::Connect { .. } => format!("{error}: {}", error.root()),
+        AskError::Silent { .. } => error.to_string(),
         AskError::Refused { server, status } => {
             let said = one_line(status.message());
             match status.code() {
-                Code::NotFound => format!(
-                    "{server} knows no endpoints of {authority}: {said}; see `kubectl get services -A`"
-                ),
+                Code::NotFound => format!("{server} knows no endpoints of {authority}: {said}"),
                 Code::FailedPrecondition => format!("{authority} cannot be resolved: {said}"),
-                Code::InvalidArgument => format!(
-                    "{server} refuses the name {authority}: {said}; if your cluster's domain is another, add --cluster-domain"
-                ),
-                Code::Unavailable => format!(
-                    "{server} cannot answer now: {said}; see its /ready page for what it waits for"
-                ),
+                Code::InvalidArgument => format!("{server} refuses the name {authority}: {said}"),
+                Code::Unavailable => format!("{server} cannot answer now: {said}"),
                 Code::ResourceExhausted => format!("{server} is full: {said}"),
                 code => format!("{server} failed ({code:?}): {said}"),
             }
         }
+    }
+}
+
+/// What can be done about it.
+fn remedy(error: &AskError) -> &'static str {
+    match error {
+        AskError::Connect { .. } => {
+            "is it running there? Name another with --addr, or forward its port: \
+             kubectl -n linkerd port-forward deploy/tributary 8086"
+        }
+        AskError::Silent { .. } => "its /ready page says what it waits for",
+        AskError::Refused { status, .. } => match status.code() {
+            Code::NotFound => "`kubectl get services -A` lists the Services there are",
+            Code::FailedPrecondition => "mend the labels of the Service",
+            Code::InvalidArgument => "if your cluster has another domain, add --cluster-domain",
+            Code::Unavailable => "its /ready page says what it waits for",
+            Code::ResourceExhausted => "raise --max-streams there, or try again later",
+            _ => "its log says more",
+        },
     }
 }
 

@@ -195,8 +195,10 @@ impl Change {
             Self::Added { endpoint } => (Tone::Good, format!("+ {}", full(endpoint, look.detail))),
             Self::Removed { endpoint } => (Tone::Bad, format!("- {}", address(endpoint))),
             Self::Changed { endpoint, fields } => {
+                let mut fields: Vec<_> = fields.iter().collect();
+                fields.sort_by_key(|(field, _)| importance(field));
                 let edits: Vec<String> = fields
-                    .iter()
+                    .into_iter()
                     .map(|(field, edit)| {
                         let (from, to) = (plain(&edit.from), plain(&edit.to));
                         format!("{field} {from} → {to}")
@@ -208,6 +210,15 @@ impl Change {
         };
         paint(text.trim_end(), tone, look.colour)
     }
+}
+
+/// Fields that decide whether there is traffic are read first.
+fn importance(field: &str) -> usize {
+    const FIRST: [&str; 3] = ["served", "note", "weight"];
+    FIRST
+        .iter()
+        .position(|first| *first == field)
+        .unwrap_or(FIRST.len())
 }
 
 fn name(member: &Member) -> String {
@@ -287,7 +298,7 @@ mod tests {
             &before,
             &after,
             &[
-                "~ 10.50.0.9:8080         west      identity default.shop → -; weight 10000 → 20000",
+                "~ 10.50.0.9:8080         west      weight 10000 → 20000; identity default.shop → -",
                 "+ 10.50.0.10:8080        west      eu-1a  local  served, weight 10000  web-5d9c-x2k  default.shop",
                 "- 10.42.0.7:8080         home",
             ],

@@ -163,7 +163,7 @@ impl Resolution {
     /// The resolution in words.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Self::Unknown => "as served",
+            Self::Unknown => "unknown",
             Self::Local => "local",
             Self::RemoteDiscovery => "remote discovery",
             Self::Federated => "federated",

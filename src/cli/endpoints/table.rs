@@ -173,6 +173,9 @@ fn members(report: &Report) -> String {
             .collect();
         members.join(", ")
     };
+    if report.api == Api::Destination {
+        return "as served".to_owned();
+    }
     let members = match report.resolution {
         Resolution::Unknown => String::new(),
         Resolution::Local => return format!("local{}", list(&|_| String::new())),
@@ -442,7 +445,7 @@ mod tests {
             headline(Resolution::Federated, &[]),
             "federated: no members"
         );
-        assert_eq!(headline(Resolution::Unknown, &[]), "as served");
+        assert_eq!(headline(Resolution::Unknown, &[]), "unknown");
     }
 
     #[test]

@@ -162,7 +162,7 @@ async fn refusals_are_one_line_and_an_exit_code() {
         (
             Status::not_found("no Service\nweb"),
             Verdict::Findings,
-            "no Service web; see `kubectl",
+            "no Service web; `kubectl",
         ),
         (
             Status::invalid_argument("bad name"),
@@ -172,7 +172,7 @@ async fn refusals_are_one_line_and_an_exit_code() {
         (
             Status::unavailable("draining"),
             Verdict::CouldNotAsk,
-            "draining; see its /ready",
+            "draining; its /ready page",
         ),
         (
             Status::internal("oops"),
