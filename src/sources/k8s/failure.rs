@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::time::Duration;
 
 use super::wire::ApiStatus;
 
@@ -54,10 +53,10 @@ impl Failure {
     }
 
     /// Nothing came in for too long.
-    pub(super) fn silent(for_time: Duration) -> Self {
+    pub(super) fn silent() -> Self {
         Self::new(
             FailureClass::Unreachable,
-            format!("timed out: no sign of life for {} s", for_time.as_secs()),
+            "timed out: it gives no sign of life",
         )
     }
 
@@ -88,7 +87,7 @@ impl Failure {
             ),
             403 => (
                 FailureClass::Forbidden,
-                format!("not allowed ({code}): {message}"),
+                format!("forbidden ({code}): {message}"),
             ),
             404 => (
                 FailureClass::Absent,
@@ -177,6 +176,11 @@ impl Failure {
 // === impl FailureClass ===
 
 impl FailureClass {
+    /// Whether no answer came at all.
+    pub(super) fn is_silence(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Untrusted | Self::Unusable)
+    }
+
     /// In one word; for metrics.
     pub(super) fn word(self) -> &'static str {
         match self {
