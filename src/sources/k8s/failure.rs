@@ -80,10 +80,16 @@ impl Failure {
         let code = status.code;
         // A server that was restored from a backup, or lags, does not know versions that we have seen.
         let too_new = message.contains("Too large resource version");
+        // Credentials that are empty for a moment, such as a token file that is being written.
+        let anonymous = message.contains("system:anonymous");
         let (class, reason) = match code {
             401 => (
                 FailureClass::Unauthorized,
                 format!("the API server rejected our credentials ({code}): {message}"),
+            ),
+            403 if anonymous => (
+                FailureClass::Unauthorized,
+                format!("the API server was sent no credentials ({code})"),
             ),
             403 => (
                 FailureClass::Forbidden,
@@ -228,6 +234,11 @@ mod tests {
     fn answers_are_told_apart() {
         check(401, "Unauthorized", FailureClass::Unauthorized);
         check(403, "pods is forbidden", FailureClass::Forbidden);
+        check(
+            403,
+            "pods is forbidden: User \"system:anonymous\" cannot list",
+            FailureClass::Unauthorized,
+        );
         check(
             404,
             "the server could not find the requested resource",

@@ -362,11 +362,12 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
         let State::Streaming(lines) = &mut self.state else {
             return Ok(None);
         };
-        let Some(line) = lines.next_line(RESPONSE_TIMEOUT).await? else {
-            // A server that ends the answer without the end of the list may not know the request.
-            if !lines.broken {
-                self.streams_lists.store(false, Ordering::Relaxed);
-            }
+        let line = lines.next_line(RESPONSE_TIMEOUT).await;
+        if matches!(line, Ok(None) | Err(_)) && !lines.broken {
+            // A server that never says that the list is complete may not know what it was asked for.
+            self.streams_lists.store(false, Ordering::Relaxed);
+        }
+        let Some(line) = line? else {
             return Err(Failure::new(
                 FailureClass::Unreachable,
                 "connection closed before the list was complete",
@@ -488,28 +489,4 @@ impl std::fmt::Debug for Lines {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_grow_to_two_seconds_and_never_further() {
-        for _ in 0..100 {
-            assert!((50..=100).contains(&backoff(1, FailureClass::Unreachable).as_millis()));
-            assert!((100..=200).contains(&backoff(2, FailureClass::Forbidden).as_millis()));
-            for failures in [6, 100, u32::MAX] {
-                let wait = backoff(failures, FailureClass::Unreachable);
-                assert!((1000..=2000).contains(&wait.as_millis()));
-            }
-        }
-    }
-
-    #[test]
-    fn lists_are_consistent_reads() {
-        let request = Resource::of(Kind::Pod).watch(None, 9).expect("a request");
-        let query = request.uri().query().unwrap_or_default();
-        assert!(query.contains("sendInitialEvents=true"), "{query}");
-        assert!(query.ends_with("resourceVersion="), "{query}");
-        let request = Resource::of(Kind::Pod).list(None).expect("a request");
-        assert_eq!(request.uri(), "/api/v1/pods?&limit=250");
-    }
-}
+mod tests;
