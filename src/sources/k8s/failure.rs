@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::time::Duration;
 
 use super::wire::ApiStatus;
 
@@ -54,10 +53,10 @@ impl Failure {
     }
 
     /// Nothing came in for too long.
-    pub(super) fn silent(for_time: Duration) -> Self {
+    pub(super) fn silent() -> Self {
         Self::new(
             FailureClass::Unreachable,
-            format!("timed out: no sign of life for {} s", for_time.as_secs()),
+            "timed out: it gives no sign of life",
         )
     }
 
@@ -81,14 +80,20 @@ impl Failure {
         let code = status.code;
         // A server that was restored from a backup, or lags, does not know versions that we have seen.
         let too_new = message.contains("Too large resource version");
+        // Credentials that are empty for a moment, such as a token file that is being written.
+        let anonymous = message.contains("system:anonymous");
         let (class, reason) = match code {
             401 => (
                 FailureClass::Unauthorized,
                 format!("the API server rejected our credentials ({code}): {message}"),
             ),
+            403 if anonymous => (
+                FailureClass::Unauthorized,
+                format!("the API server was sent no credentials ({code})"),
+            ),
             403 => (
                 FailureClass::Forbidden,
-                format!("not allowed ({code}): {message}"),
+                format!("forbidden ({code}): {message}"),
             ),
             404 => (
                 FailureClass::Absent,
@@ -177,6 +182,11 @@ impl Failure {
 // === impl FailureClass ===
 
 impl FailureClass {
+    /// Whether no answer came at all.
+    pub(super) fn is_silence(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Untrusted | Self::Unusable)
+    }
+
     /// In one word; for metrics.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -224,6 +234,11 @@ mod tests {
     fn answers_are_told_apart() {
         check(401, "Unauthorized", FailureClass::Unauthorized);
         check(403, "pods is forbidden", FailureClass::Forbidden);
+        check(
+            403,
+            "pods is forbidden: User \"system:anonymous\" cannot list",
+            FailureClass::Unauthorized,
+        );
         check(
             404,
             "the server could not find the requested resource",

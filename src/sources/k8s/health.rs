@@ -107,7 +107,11 @@ impl Health {
                 "not allowed to list and watch {resource}, grant both cluster-wide: {} [{origin}]",
                 failure.reason
             ))),
-            FailureClass::Unauthorized | FailureClass::Unusable | FailureClass::Absent => {
+            FailureClass::Absent => WatchState::Failing(Connection::Rejected(format!(
+                "it has no {resource}, is it a Kubernetes API server? {}",
+                reason()
+            ))),
+            FailureClass::Unauthorized | FailureClass::Unusable => {
                 WatchState::Failing(Connection::Rejected(reason()))
             }
             FailureClass::Unreachable

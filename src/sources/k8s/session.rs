@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::connect::Access;
@@ -24,6 +26,9 @@ use crate::publish::IndexStopped;
 
 /// Different warnings that are logged in one session; more are only counted.
 const WARNINGS_MAX: usize = 200;
+
+/// How long an API server has to say no before it is believed: one that has just started says so to everyone.
+const REFUSAL_BELIEVED_AFTER: Duration = Duration::from_secs(3);
 
 /// One session with one cluster. It ends only when it is dropped or the index is gone.
 #[derive(Debug)]
@@ -106,10 +111,23 @@ impl ClusterSource {
             list_watch::Watch::<K>::new(Arc::clone(&self.access), resource, streams_lists);
         let mut buffer = ResyncBuffer::new(K::KIND);
         let mut readable = true;
+        let mut refused_since = None;
         loop {
             let change = match watch.next().await {
-                Ok(event) => self.on_event(event, &mut buffer),
+                Ok(event) => {
+                    refused_since = None;
+                    self.on_event(event, &mut buffer)
+                }
                 Err(failure) => {
+                    if is_refusal(&failure) {
+                        let since = *refused_since.get_or_insert_with(Instant::now);
+                        if since.elapsed() < REFUSAL_BELIEVED_AFTER {
+                            self.count(K::KIND, &failure);
+                            continue;
+                        }
+                        // By the time it may be read again, it may have changed.
+                        watch.relist();
+                    }
                     let was_readable = readable;
                     readable &= !self.on_failure(K::KIND, &failure);
                     (was_readable && !readable).then_some(ObjectChange::Unreadable(K::KIND))
@@ -178,21 +196,21 @@ impl ClusterSource {
 
     /// Reports a failure; true if the kind cannot be read and answers have to do without it.
     fn on_failure(&self, kind: Kind, failure: &Failure) -> bool {
-        let resource = kind.resource();
-        self.shared
-            .metrics
-            .failure(&self.facts.name, resource, failure.class.word());
-        debug!(cluster = %self.facts.name, resource, reason = %failure.reason, "watch failed");
+        self.count(kind, failure);
         let origin = match self.access.address() {
             Some(address) => format!("{address}, {}", self.origin),
             None => self.origin.clone(),
         };
         self.health.failed(kind, failure, &origin);
-        kind.is_optional()
-            && matches!(
-                failure.class,
-                FailureClass::Forbidden | FailureClass::Absent
-            )
+        kind.is_optional() && is_refusal(failure)
+    }
+
+    fn count(&self, kind: Kind, failure: &Failure) {
+        let (cluster, resource) = (&self.facts.name, kind.resource());
+        self.shared
+            .metrics
+            .failure(cluster, resource, failure.class.word());
+        debug!(%cluster, resource, reason = %failure.reason, "watch failed");
     }
 
     fn convert<K: Convert>(&self, object: &K) -> Option<Converted> {
@@ -234,6 +252,14 @@ impl ClusterSource {
             );
         }
     }
+}
+
+/// Whether the server is there and says that a kind cannot be read.
+fn is_refusal(failure: &Failure) -> bool {
+    matches!(
+        failure.class,
+        FailureClass::Forbidden | FailureClass::Absent
+    )
 }
 
 // === impl Warned ===

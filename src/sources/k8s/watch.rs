@@ -41,6 +41,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 /// Waits between attempts: short at first, and never so long that an API server's return goes unnoticed.
 const BACKOFF: std::ops::Range<Duration> = Duration::from_millis(100)..Duration::from_secs(2);
 
+/// Longest wait where the server is there and says no: that may be so for ever.
+const REFUSED_BACKOFF_MAX: Duration = Duration::from_secs(5);
+
 /// A watch that ends sooner than this and says nothing has failed.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 
@@ -93,8 +96,10 @@ pub(super) struct Watch<K> {
     state: State<K>,
     /// Failures since something was last heard.
     failures: u32,
-    /// Whether to wait a little first.
-    failed: bool,
+    /// Whether the last failure was that no answer came.
+    is_away: bool,
+    /// How long to wait first.
+    wait: Option<Duration>,
     object: PhantomData<fn() -> K>,
 }
 
@@ -217,7 +222,8 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
             streams_lists,
             state: State::List,
             failures: 0,
-            failed: false,
+            is_away: false,
+            wait: None,
             object: PhantomData,
         }
     }
@@ -226,16 +232,21 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
     ///
     /// Not to be dropped half-way if it is to go on.
     pub(super) async fn next(&mut self) -> Result<Event<K>, Failure> {
-        if std::mem::take(&mut self.failed) {
-            sleep(backoff(self.failures)).await;
+        if let Some(wait) = self.wait.take() {
+            sleep(wait).await;
         }
         loop {
             match self.step().await {
                 Ok(Some(event)) => return Ok(event),
                 Ok(None) => {}
                 Err(failure) => {
-                    self.failures = self.failures.saturating_add(1);
-                    self.failed = true;
+                    let was_away = std::mem::replace(&mut self.is_away, failure.class.is_silence());
+                    self.failures = match (was_away, self.is_away) {
+                        // It is back, if not well yet: that may be a matter of moments.
+                        (true, false) => 1,
+                        _ => self.failures.saturating_add(1),
+                    };
+                    self.wait = Some(backoff(self.failures, failure.class));
                     self.on_failure(&failure);
                     return Err(failure);
                 }
@@ -243,19 +254,16 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
         }
     }
 
+    /// Lists everything again, whatever is known.
+    pub(super) fn relist(&mut self) {
+        self.state = State::List;
+    }
+
     fn on_failure(&mut self, failure: &Failure) {
         let state = std::mem::replace(&mut self.state, State::List);
         self.state = match (failure.class, state) {
-            // What may not be read now may have changed by the time it may be read again, and asking the same
-            // question again would bring the same answer.
-            (
-                FailureClass::Expired
-                | FailureClass::Forbidden
-                | FailureClass::Absent
-                | FailureClass::Unsupported
-                | FailureClass::Garbled,
-                _,
-            )
+            // Asking the same question again would bring the same answer.
+            (FailureClass::Expired | FailureClass::Unsupported | FailureClass::Garbled, _)
             | (_, State::List | State::Streaming(_) | State::Paging { .. }) => State::List,
             (_, State::Listed(version) | State::Watching(version, _)) => State::Listed(version),
         };
@@ -283,11 +291,7 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
                 Ok(Some(Event::ListStarted))
             }
             State::List => {
-                self.state = State::Paging {
-                    page: Vec::new().into_iter(),
-                    next: Some(String::new()),
-                    version: String::new(),
-                };
+                self.fetch_page(None).await?;
                 Ok(Some(Event::ListStarted))
             }
             State::Streaming(_) => self.stream_list().await,
@@ -306,8 +310,8 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
                     self.state = State::Listed(std::mem::take(version));
                     return Ok(Some(Event::ListEnded));
                 };
-                self.fetch_page(Some(next).filter(|token| !token.is_empty()))
-                    .await
+                self.fetch_page(Some(next)).await?;
+                Ok(None)
             }
             State::Listed(version) => {
                 let seconds = rand::random_range(WATCH_SECONDS);
@@ -358,11 +362,12 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
         let State::Streaming(lines) = &mut self.state else {
             return Ok(None);
         };
-        let Some(line) = lines.next_line(RESPONSE_TIMEOUT).await? else {
-            // A server that ends the answer without the end of the list may not know the request.
-            if !lines.broken {
-                self.streams_lists.store(false, Ordering::Relaxed);
-            }
+        let line = lines.next_line(RESPONSE_TIMEOUT).await;
+        if matches!(line, Ok(None) | Err(_)) && !lines.broken {
+            // A server that never says that the list is complete may not know what it was asked for.
+            self.streams_lists.store(false, Ordering::Relaxed);
+        }
+        let Some(line) = line? else {
             return Err(Failure::new(
                 FailureClass::Unreachable,
                 "connection closed before the list was complete",
@@ -384,7 +389,7 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
         }
     }
 
-    async fn fetch_page(&mut self, token: Option<String>) -> Result<Option<Event<K>>, Failure> {
+    async fn fetch_page(&mut self, token: Option<String>) -> Result<(), Failure> {
         let body = open(&self.access, self.resource.list(token)?).await?;
         let collected = collect(body, PAGE_BYTES_MAX).await?;
         let fetched = decode_page(&collected).map_err(|error| Failure::garbled(&error))?;
@@ -393,7 +398,7 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
             next: fetched.next,
             version: fetched.version,
         };
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -403,7 +408,7 @@ async fn open(access: &Access, request: http::Request<Vec<u8>>) -> Result<Body, 
     let sent = client.send(request.map(Body::from));
     let response = timeout(RESPONSE_TIMEOUT, sent)
         .await
-        .map_err(|_| Failure::silent(RESPONSE_TIMEOUT))?
+        .map_err(|_| Failure::silent())?
         .map_err(|error| Failure::of(&error))?;
     let code = response.status();
     if code.is_success() {
@@ -423,7 +428,7 @@ async fn open(access: &Access, request: http::Request<Vec<u8>>) -> Result<Body, 
 async fn collect(body: Body, bytes_max: usize) -> Result<Bytes, Failure> {
     timeout(PAGE_TIMEOUT, Limited::new(body, bytes_max).collect())
         .await
-        .map_err(|_| Failure::silent(PAGE_TIMEOUT))?
+        .map_err(|_| Failure::silent())?
         .map(http_body_util::Collected::to_bytes)
         .map_err(|error| Failure::of(&*error))
 }
@@ -432,11 +437,13 @@ async fn collect(body: Body, bytes_max: usize) -> Result<Bytes, Failure> {
 const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The wait before the next attempt after so many failures in a row: doubled each time, up to a half of it by chance.
-fn backoff(failures: u32) -> Duration {
+fn backoff(failures: u32, class: FailureClass) -> Duration {
+    let longest = match class {
+        FailureClass::Forbidden | FailureClass::Absent => REFUSED_BACKOFF_MAX,
+        _ => BACKOFF.end,
+    };
     let doubled = BACKOFF.start * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
-    doubled
-        .min(BACKOFF.end)
-        .mul_f64(rand::random_range(0.5..1.0))
+    doubled.min(longest).mul_f64(rand::random_range(0.5..1.0))
 }
 
 // === impl Lines ===
@@ -469,7 +476,7 @@ impl Lines {
                     self.broken = true;
                     return Ok(None);
                 }
-                Err(_) => return Err(Failure::silent(silence_max)),
+                Err(_) => return Err(Failure::silent()),
             }
         }
     }
@@ -482,27 +489,4 @@ impl std::fmt::Debug for Lines {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_grow_to_two_seconds_and_never_further() {
-        for _ in 0..100 {
-            assert!((50..=100).contains(&backoff(1).as_millis()));
-            assert!((100..=200).contains(&backoff(2).as_millis()));
-            for failures in [6, 100, u32::MAX] {
-                assert!((1000..=2000).contains(&backoff(failures).as_millis()));
-            }
-        }
-    }
-
-    #[test]
-    fn lists_are_consistent_reads() {
-        let request = Resource::of(Kind::Pod).watch(None, 9).expect("a request");
-        let query = request.uri().query().unwrap_or_default();
-        assert!(query.contains("sendInitialEvents=true"), "{query}");
-        assert!(query.ends_with("resourceVersion="), "{query}");
-        let request = Resource::of(Kind::Pod).list(None).expect("a request");
-        assert_eq!(request.uri(), "/api/v1/pods?&limit=250");
-    }
-}
+mod tests;
