@@ -1,0 +1,6 @@
+//! What may say a [`Change`](crate::index::Change): Kubernetes clusters and files.
+//!
+//! Sources turn objects into facts and hand them to the index. They make no answers, know no client and keep no copy of
+//! what they said.
+
+pub mod k8s;

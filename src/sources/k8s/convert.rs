@@ -1,0 +1,358 @@
+//! Kubernetes objects → facts, and what had to be left out.
+//!
+//! Pure. Bad user data never fails here: a bad part costs itself and a [`Warning`]. An object that takes no part, such as
+//! an EndpointSlice without a Service, is as good as absent.
+
+mod pod;
+mod slice;
+
+use serde::de::DeserializeOwned;
+
+use super::objects::{self, Metadata, OwnerReference};
+use crate::index::{Kind, Object, ObjectName};
+use crate::model::{
+    Federation, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodName,
+    RemoteService, ServiceFacts, ServiceName, ServicePort, SliceName, Text, TrafficPolicy, Zone,
+};
+
+/// Value of `endpointslice.kubernetes.io/managed-by` on the EndpointSlices we write; they are never read back.
+pub const OUR_MANAGED_BY: &str = "endpointslice-writer.tributary.dev";
+
+/// Bytes of a user's text that a warning repeats.
+const QUOTE_MAX: usize = 80;
+
+/// An object of a kind that is watched.
+pub trait Convert: DeserializeOwned {
+    /// Its kind.
+    const KIND: Kind;
+
+    /// Its metadata.
+    fn metadata(&self) -> &Metadata;
+
+    /// Its name, given that metadata.
+    fn object_name(metadata: &Metadata) -> ObjectName;
+
+    /// What it says, if it takes any part.
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object>;
+}
+
+/// What became of an object.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    /// Its name.
+    pub name: ObjectName,
+    /// What it says; `None` if it takes no part, which is as if it did not exist.
+    pub object: Option<Object>,
+    /// What was left out, in order.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something in an object that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Warning {
+    /// A text that should be an IP address.
+    #[error("{0:?} is not an IP address, so it is left out")]
+    Address(String),
+    /// A port number out of range.
+    #[error("port number {0} is not between 1 and 65535, so it is left out")]
+    Port(i64),
+    /// An endpoint that lists no address.
+    #[error("an endpoint lists no address, so it is left out")]
+    NoAddress,
+    /// An endpoint whose target is of a kind that has no endpoints.
+    #[error(
+        "an endpoint's targetRef is of kind {0:?}, so it is left out; Pod and ExternalWorkload are known"
+    )]
+    TargetKind(String),
+    /// An endpoint whose target is not named in full.
+    #[error("an endpoint's targetRef lacks a name or a Pod's namespace, so it is left out")]
+    TargetName,
+    /// An item of a list of ports in an annotation.
+    #[error(
+        "annotation {annotation} has {item:?}, which is no port, range or port name, so it is left out"
+    )]
+    PortItem {
+        /// Key of the annotation.
+        annotation: &'static str,
+        /// The item.
+        item: String,
+    },
+    /// An item of the member list of a federated Service.
+    #[error(
+        "annotation multicluster.linkerd.io/remote-discovery has {0:?}, which is not SERVICE@CLUSTER, so it is left out"
+    )]
+    Member(String),
+}
+
+/// Converts an object; `None` if it has no name.
+pub fn convert<K: Convert>(object: &K) -> Option<Converted> {
+    let metadata = object.metadata();
+    if metadata.name.is_empty() {
+        return None;
+    }
+    let mut warnings = Vec::new();
+    let converted = object.facts(&mut warnings);
+    Some(Converted {
+        name: K::object_name(metadata),
+        object: converted,
+        warnings,
+    })
+}
+
+/// Decodes and converts an object of a kind known at run time; `None` if it has no name.
+///
+/// Fails if a field that we use does not have the type that the Kubernetes API gives it.
+pub fn decode<'de, D: serde::Deserializer<'de>>(
+    kind: Kind,
+    deserializer: D,
+) -> Result<Option<Converted>, D::Error> {
+    fn as_kind<'de, K: Convert, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Converted>, D::Error> {
+        Ok(convert(&K::deserialize(deserializer)?))
+    }
+    match kind {
+        Kind::Service => as_kind::<objects::Service, D>(deserializer),
+        Kind::EndpointSlice => as_kind::<objects::EndpointSlice, D>(deserializer),
+        Kind::Pod => as_kind::<objects::Pod, D>(deserializer),
+        Kind::Node => as_kind::<objects::Node, D>(deserializer),
+        Kind::ReplicaSet => as_kind::<objects::ReplicaSet, D>(deserializer),
+        Kind::Job => as_kind::<objects::Job, D>(deserializer),
+    }
+}
+
+/// The kind that `apiVersion` and `kind` of an object name, if it is one that is watched.
+pub fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
+    match (api_version, kind) {
+        ("v1", "Service") => Some(Kind::Service),
+        ("discovery.k8s.io/v1", "EndpointSlice") => Some(Kind::EndpointSlice),
+        ("v1", "Pod") => Some(Kind::Pod),
+        ("v1", "Node") => Some(Kind::Node),
+        ("apps/v1", "ReplicaSet") => Some(Kind::ReplicaSet),
+        ("batch/v1", "Job") => Some(Kind::Job),
+        _ => None,
+    }
+}
+
+// === impl Warning ===
+
+impl Warning {
+    /// What sort of warning it is, in one word; for metrics.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "address",
+            Self::Port(_) => "port",
+            Self::NoAddress => "no_address",
+            Self::TargetKind(_) => "target_kind",
+            Self::TargetName => "target_name",
+            Self::PortItem { .. } => "port_item",
+            Self::Member(_) => "member",
+        }
+    }
+}
+
+// === impl Convert ===
+
+impl Convert for objects::Service {
+    const KIND: Kind = Kind::Service;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Service(ServiceName::new(
+            metadata.namespace.as_str(),
+            metadata.name.as_str(),
+        ))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let name = ServiceName::new(
+            self.metadata.namespace.as_str(),
+            self.metadata.name.as_str(),
+        );
+        let ports = self.spec.ports.iter().filter_map(|entry| {
+            Some(ServicePort {
+                port: port_number(entry.port?, warnings)?,
+                name: Text::from(entry.name.as_deref().unwrap_or_default()),
+            })
+        });
+        let facts = ServiceFacts {
+            ports: ports.collect(),
+            external_name: self.spec.type_.as_deref() == Some("ExternalName"),
+            internal_traffic_policy: match self.spec.internal_traffic_policy.as_deref() {
+                Some("Local") => TrafficPolicy::Local,
+                _ => TrafficPolicy::Cluster,
+            },
+            membership: membership(&self.metadata, warnings),
+        };
+        Some(Object::Service(name, facts))
+    }
+}
+
+impl Convert for objects::EndpointSlice {
+    const KIND: Kind = Kind::EndpointSlice;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Slice(SliceName::new(
+            metadata.namespace.as_str(),
+            metadata.name.as_str(),
+        ))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let name = SliceName::new(
+            self.metadata.namespace.as_str(),
+            self.metadata.name.as_str(),
+        );
+        Some(Object::Slice(name, slice::facts(self, warnings)?))
+    }
+}
+
+impl Convert for objects::Pod {
+    const KIND: Kind = Kind::Pod;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Pod(PodName::new(
+            metadata.namespace.as_str(),
+            metadata.name.as_str(),
+        ))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let name = PodName::new(
+            self.metadata.namespace.as_str(),
+            self.metadata.name.as_str(),
+        );
+        Some(Object::Pod(name, pod::facts(self, warnings)))
+    }
+}
+
+impl Convert for objects::Node {
+    const KIND: Kind = Kind::Node;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Node(NodeName::from(metadata.name.as_str()))
+    }
+
+    fn facts(&self, _: &mut Vec<Warning>) -> Option<Object> {
+        let facts = NodeFacts {
+            zone: filled(self.metadata.labels.zone.as_deref()).map(Zone::from),
+        };
+        Some(Object::Node(
+            NodeName::from(self.metadata.name.as_str()),
+            facts,
+        ))
+    }
+}
+
+impl Convert for objects::ReplicaSet {
+    const KIND: Kind = Kind::ReplicaSet;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Owner(owner_name(OwnerKind::ReplicaSet, metadata))
+    }
+
+    fn facts(&self, _: &mut Vec<Warning>) -> Option<Object> {
+        let name = owner_name(OwnerKind::ReplicaSet, &self.metadata);
+        Some(Object::Owner(name, sole_owner(&self.metadata)))
+    }
+}
+
+impl Convert for objects::Job {
+    const KIND: Kind = Kind::Job;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Owner(owner_name(OwnerKind::Job, metadata))
+    }
+
+    fn facts(&self, _: &mut Vec<Warning>) -> Option<Object> {
+        let name = owner_name(OwnerKind::Job, &self.metadata);
+        Some(Object::Owner(name, sole_owner(&self.metadata)))
+    }
+}
+
+/// Where the endpoints of a Service are; annotations, even empty ones, win over the label.
+fn membership(metadata: &Metadata, warnings: &mut Vec<Warning>) -> Membership {
+    let federation = Federation::parse(
+        metadata.annotations.local_discovery.as_deref(),
+        metadata.annotations.remote_discovery.as_deref(),
+    );
+    if let Some((federation, bad)) = federation {
+        warnings.extend(bad.iter().map(|item| Warning::Member(quote(item))));
+        return Membership::Federated(federation);
+    }
+    match &metadata.labels.remote_discovery {
+        Some(cluster) => Membership::Remote(RemoteService {
+            cluster: cluster.as_str().into(),
+            service: metadata.labels.remote_service.as_deref().map(Text::from),
+        }),
+        None => Membership::Local,
+    }
+}
+
+fn owner_name(kind: OwnerKind, metadata: &Metadata) -> OwnerName {
+    OwnerName {
+        kind,
+        namespace: metadata.namespace.as_str().into(),
+        name: metadata.name.as_str().into(),
+    }
+}
+
+/// The owner of an object that has exactly one.
+fn sole_owner(metadata: &Metadata) -> Option<Owner> {
+    match &metadata.owner_references[..] {
+        [OwnerReference { kind, name }] => Some(Owner {
+            kind: kind.as_str().into(),
+            name: name.as_str().into(),
+        }),
+        _ => None,
+    }
+}
+
+fn port_number(number: i64, warnings: &mut Vec<Warning>) -> Option<u16> {
+    match u16::try_from(number) {
+        Ok(port) if port > 0 => Some(port),
+        _ => {
+            warnings.push(Warning::Port(number));
+            None
+        }
+    }
+}
+
+fn filled(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// The beginning of a user's text.
+fn quote(text: &str) -> String {
+    let mut end = text.len().min(QUOTE_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests;

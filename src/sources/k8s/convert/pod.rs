@@ -1,0 +1,136 @@
+//! Pods.
+
+use std::net::Ipv4Addr;
+
+use super::super::objects::{Container, Pod};
+use super::slice::address;
+use super::{Warning, filled, quote, sole_owner};
+use crate::model::{NodeName, PodFacts, PortSet, ProxyPorts, Text};
+
+const PROXY_CONTAINER: &str = "linkerd-proxy";
+const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
+const SKIP_INBOUND_PORTS: &str = "config.linkerd.io/skip-inbound-ports";
+
+pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
+    let labels = &pod.metadata.labels;
+    let annotations = &pod.metadata.annotations;
+    let opaque_ports = annotations.opaque_ports.as_deref().map(|list| {
+        let (ports, bad) = PortSet::parse(list, |name| container_port(pod, name));
+        warnings.extend(bad.iter().map(|item| Warning::PortItem {
+            annotation: OPAQUE_PORTS,
+            item: quote(item),
+        }));
+        ports
+    });
+    let (skip_inbound_ports, bad) = PortSet::parse(
+        annotations
+            .skip_inbound_ports
+            .as_deref()
+            .unwrap_or_default(),
+        |_| None,
+    );
+    warnings.extend(bad.iter().map(|item| Warning::PortItem {
+        annotation: SKIP_INBOUND_PORTS,
+        item: quote(item),
+    }));
+    PodFacts {
+        ips: ips(pod, warnings),
+        finished: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        node: filled(pod.spec.node_name.as_deref()).map(NodeName::from),
+        service_account: filled(pod.spec.service_account_name.as_deref())
+            .unwrap_or("default")
+            .into(),
+        control_plane_namespace: filled(labels.control_plane_namespace.as_deref()).map(Text::from),
+        template_hash: filled(labels.pod_template_hash.as_deref()).map(Text::from),
+        owner: sole_owner(&pod.metadata),
+        opaque_ports,
+        skip_inbound_ports,
+        proxy: proxy(pod),
+    }
+}
+
+fn ips(pod: &Pod, warnings: &mut Vec<Warning>) -> Box<[std::net::IpAddr]> {
+    let listed: Vec<&str> = if pod.status.pod_ips.is_empty() {
+        filled(pod.status.pod_ip.as_deref()).into_iter().collect()
+    } else {
+        pod.status
+            .pod_ips
+            .iter()
+            .map(|entry| entry.ip.as_str())
+            .collect()
+    };
+    let mut ips = Vec::with_capacity(listed.len());
+    for text in listed {
+        match address(text) {
+            Some(ip) => ips.push(ip),
+            None => warnings.push(Warning::Address(quote(text))),
+        }
+    }
+    ips.into()
+}
+
+/// Init containers first: a proxy may be one.
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    pod.spec.init_containers.iter().chain(&pod.spec.containers)
+}
+
+fn container_port(pod: &Pod, name: &str) -> Option<u16> {
+    containers(pod)
+        .flat_map(|container| &container.ports)
+        .find(|port| port.name.as_deref() == Some(name) && !name.is_empty())
+        .and_then(|port| u16::try_from(port.container_port?).ok())
+}
+
+fn proxy(pod: &Pod) -> ProxyPorts {
+    let Some(proxy) = containers(pod).find(|container| container.name == PROXY_CONTAINER) else {
+        return ProxyPorts::default();
+    };
+    let port = |variable: &str| {
+        let entry = proxy.env.iter().find(|entry| entry.name == variable)?;
+        socket_port(entry.value.as_deref()?)
+    };
+    ProxyPorts {
+        inbound: port("LINKERD2_PROXY_INBOUND_LISTEN_ADDR"),
+        admin: port("LINKERD2_PROXY_ADMIN_LISTEN_ADDR"),
+        control: port("LINKERD2_PROXY_CONTROL_LISTEN_ADDR"),
+    }
+}
+
+/// The port of a literal `IPv4:port` or `[IPv6]:port`; names and missing hosts are none.
+fn socket_port(text: &str) -> Option<u16> {
+    let (host, port) = text.rsplit_once(':')?;
+    let literal = match host.strip_prefix('[') {
+        Some(host) => address(host.strip_suffix(']')?)?.is_ipv6(),
+        None => host.parse::<Ipv4Addr>().is_ok(),
+    };
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    (literal && digits).then(|| port.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_addresses_are_literal() {
+        for (text, port) in [
+            ("0.0.0.0:4143", Some(4143)),
+            ("[::]:4143", Some(4143)),
+            ("[fe80::1%eth0]:4143", Some(4143)),
+            ("[::ffff:1.2.3.4]:4143", Some(4143)),
+            ("127.0.0.1:0004143", Some(4143)),
+            ("127.0.0.1:0", Some(0)),
+            ("[1.2.3.4]:4143", None),
+            (":4143", None),
+            ("localhost:4143", None),
+            (":::4143", None),
+            ("127.0.0.1:+4143", None),
+            ("127.0.0.1:65536", None),
+            ("127.0.0.1:", None),
+            ("127.0.0.1", None),
+            ("", None),
+        ] {
+            assert_eq!(socket_port(text), port, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! EndpointSlices.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::super::objects::{Endpoint as EndpointObject, EndpointSlice, Metadata};
+use super::{OUR_MANAGED_BY, Warning, filled, port_number, quote};
+use crate::model::{
+    Backing, Conditions, Endpoint, MirrorFacts, PodName, ServiceName, SliceFacts, SlicePort, Text,
+    Zone,
+};
+
+/// What a slice says; `None` if it belongs to no Service, lists host names, or is one that we wrote.
+pub(super) fn facts(slice: &EndpointSlice, warnings: &mut Vec<Warning>) -> Option<SliceFacts> {
+    let metadata = &slice.metadata;
+    if slice.address_type == "FQDN" || metadata.labels.managed_by.as_deref() == Some(OUR_MANAGED_BY)
+    {
+        return None;
+    }
+    let service = owning_service(metadata)?;
+    let ports = slice.ports.iter().filter_map(|entry| {
+        Some(SlicePort {
+            port: port_number(entry.port?, warnings)?,
+            name: Text::from(entry.name.as_deref().unwrap_or_default()),
+        })
+    });
+    let ports = ports.collect();
+    let mut endpoints = Vec::with_capacity(slice.endpoints.len());
+    for entry in &slice.endpoints {
+        endpoint(entry, &mut endpoints, warnings);
+    }
+    Some(SliceFacts {
+        service,
+        ports,
+        endpoints: endpoints.into(),
+        mirror: mirror(metadata).map(Box::new),
+    })
+}
+
+/// The Service of the label, else the first owner of kind Service.
+fn owning_service(metadata: &Metadata) -> Option<ServiceName> {
+    let name = filled(metadata.labels.service_name.as_deref()).or_else(|| {
+        metadata
+            .owner_references
+            .iter()
+            .find(|owner| owner.kind == "Service" && !owner.name.is_empty())
+            .map(|owner| owner.name.as_str())
+    })?;
+    Some(ServiceName::new(metadata.namespace.as_str(), name))
+}
+
+/// Adds what one entry lists: one endpoint if it has a target, else one per address.
+fn endpoint(entry: &EndpointObject, endpoints: &mut Vec<Endpoint>, warnings: &mut Vec<Warning>) {
+    let backing = match backing(entry) {
+        Ok(backing) => backing,
+        Err(warning) => return warnings.push(warning),
+    };
+    let listed = match (&backing, &entry.addresses[..]) {
+        (_, []) => return warnings.push(Warning::NoAddress),
+        // The further ones are other ways to reach the first: the API says to use that only.
+        (Backing::Pod(_) | Backing::ExternalWorkload(_), [first, ..]) => {
+            std::slice::from_ref(first)
+        }
+        (Backing::Address, all) => all,
+    };
+    let zones = entry.hints.for_zones.iter();
+    let zones = zones.filter_map(|zone| filled(Some(&zone.name)).map(Zone::from));
+    let zones: Vec<Zone> = zones.collect();
+    let conditions = &entry.conditions;
+    let template = |address| Endpoint {
+        address,
+        conditions: Conditions::from_optional(
+            conditions.ready,
+            conditions.serving,
+            conditions.terminating,
+        ),
+        backing: backing.clone(),
+        zone: filled(entry.zone.as_deref()).map(Zone::from),
+        node: filled(entry.node_name.as_deref()).map(Into::into),
+        hostname: filled(entry.hostname.as_deref()).map(Text::from),
+        zone_hints: (!zones.is_empty()).then(|| zones.as_slice().into()),
+    };
+    for text in listed {
+        match address(text) {
+            Some(address) => endpoints.push(template(address)),
+            None => warnings.push(Warning::Address(quote(text))),
+        }
+    }
+}
+
+fn backing(entry: &EndpointObject) -> Result<Backing, Warning> {
+    let Some(target) = &entry.target_ref else {
+        return Ok(Backing::Address);
+    };
+    match target.kind.as_str() {
+        "Pod" if target.name.is_empty() || target.namespace.is_empty() => Err(Warning::TargetName),
+        "Pod" => Ok(Backing::Pod(PodName::new(
+            target.namespace.as_str(),
+            target.name.as_str(),
+        ))),
+        "ExternalWorkload" if target.name.is_empty() => Err(Warning::TargetName),
+        "ExternalWorkload" => Ok(Backing::ExternalWorkload(target.name.as_str().into())),
+        other => Err(Warning::TargetKind(quote(other))),
+    }
+}
+
+fn mirror(metadata: &Metadata) -> Option<MirrorFacts> {
+    let facts = MirrorFacts {
+        cluster: metadata.labels.mirrored_cluster.as_deref().map(Text::from),
+        remote_service: metadata
+            .annotations
+            .remote_service_name
+            .as_deref()
+            .map(Text::from),
+        gateway_identity: filled(metadata.annotations.remote_gateway_identity.as_deref())
+            .map(Text::from),
+    };
+    (facts != MirrorFacts::default()).then_some(facts)
+}
+
+/// Reads an address as Kubernetes writes it; the zone of an IPv6 address is dropped.
+pub(super) fn address(text: &str) -> Option<IpAddr> {
+    match text.split_once('%') {
+        Some((before, _)) => before.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        None => text.parse().ok(),
+    }
+}

@@ -1,0 +1,546 @@
+use std::fmt::Write as _;
+
+use super::super::objects;
+use super::*;
+use crate::model::{Backing, PodFacts, SliceFacts};
+
+/// Fragments of YAML in, a line about the outcome out: `name: facts ! warning classes`.
+fn check(kind: Kind, yaml: &str, expected: &str) {
+    let value: serde_json::Value = serde_saphyr::from_str(yaml).expect("YAML");
+    let got = match decode(kind, value).expect("decodes") {
+        None => "nameless".to_owned(),
+        Some(converted) => {
+            let mut text = match &converted.object {
+                None => "takes no part".to_owned(),
+                Some(object) => {
+                    assert_eq!(object.name(), converted.name, "{yaml}");
+                    describe(object)
+                }
+            };
+            for warning in &converted.warnings {
+                write!(text, " !{}", warning.class()).expect("text");
+            }
+            text
+        }
+    };
+    assert_eq!(got, expected, "{yaml}");
+}
+
+fn describe(object: &Object) -> String {
+    match object {
+        Object::Service(name, facts) => format!("{name} {}", service(facts)),
+        Object::Slice(name, facts) => format!("{name} {}", slice(facts)),
+        Object::Pod(name, facts) => format!("{name} {}", pod(facts)),
+        Object::Node(name, facts) => match &facts.zone {
+            Some(zone) => format!("{name} zone {zone}"),
+            None => name.to_string(),
+        },
+        Object::Owner(name, owner) => match owner {
+            Some(owner) => format!(
+                "{}/{} of {} {}",
+                name.namespace, name.name, owner.kind, owner.name
+            ),
+            None => format!("{}/{} of nobody", name.namespace, name.name),
+        },
+    }
+}
+
+fn service(facts: &ServiceFacts) -> String {
+    let ports: Vec<_> = facts
+        .ports
+        .iter()
+        .map(|port| format!("{}={}", port.name, port.port))
+        .collect();
+    let mut text = ports.join(",");
+    if facts.external_name {
+        text.push_str(" external");
+    }
+    if facts.internal_traffic_policy == TrafficPolicy::Local {
+        text.push_str(" local-only");
+    }
+    match &facts.membership {
+        Membership::Local => {}
+        Membership::Remote(remote) => {
+            write!(text, " remote {:?}@{:?}", remote.service, remote.cluster).expect("text");
+        }
+        Membership::Federated(federation) => {
+            write!(
+                text,
+                " federated {:?} {:?}",
+                federation.local, federation.remote
+            )
+            .expect("text");
+        }
+    }
+    text
+}
+
+fn slice(facts: &SliceFacts) -> String {
+    let mut text = format!("of {}", facts.service.name);
+    for port in &facts.ports {
+        write!(text, " {}={}", port.name, port.port).expect("text");
+    }
+    for endpoint in &facts.endpoints {
+        write!(text, " | {}", endpoint.address).expect("text");
+        match &endpoint.backing {
+            Backing::Address => {}
+            Backing::Pod(pod) => write!(text, " pod {pod}").expect("text"),
+            Backing::ExternalWorkload(name) => write!(text, " workload {name}").expect("text"),
+        }
+        let conditions = &endpoint.conditions;
+        for (holds, word) in [
+            (conditions.ready, "ready"),
+            (conditions.serving && !conditions.ready, "serving"),
+            (conditions.terminating, "terminating"),
+        ] {
+            if holds {
+                write!(text, " {word}").expect("text");
+            }
+        }
+        if let Some(zone) = &endpoint.zone {
+            write!(text, " zone {zone}").expect("text");
+        }
+        if let Some(node) = &endpoint.node {
+            write!(text, " node {node}").expect("text");
+        }
+        if let Some(hostname) = &endpoint.hostname {
+            write!(text, " host {hostname}").expect("text");
+        }
+        if let Some(hints) = &endpoint.zone_hints {
+            write!(text, " hints {hints:?}").expect("text");
+        }
+    }
+    if let Some(mirror) = &facts.mirror {
+        write!(
+            text,
+            " mirror {:?} {:?} {:?}",
+            mirror.cluster, mirror.remote_service, mirror.gateway_identity
+        )
+        .expect("text");
+    }
+    text
+}
+
+fn pod(facts: &PodFacts) -> String {
+    let mut text = format!("{:?} sa {}", facts.ips, facts.service_account);
+    if facts.finished {
+        text.push_str(" finished");
+    }
+    for (word, value) in [
+        ("node", facts.node.as_ref().map(ToString::to_string)),
+        (
+            "cp",
+            facts
+                .control_plane_namespace
+                .as_ref()
+                .map(ToString::to_string),
+        ),
+        (
+            "hash",
+            facts.template_hash.as_ref().map(ToString::to_string),
+        ),
+        (
+            "owner",
+            facts
+                .owner
+                .as_ref()
+                .map(|owner| format!("{}/{}", owner.kind, owner.name)),
+        ),
+        (
+            "opaque",
+            facts
+                .opaque_ports
+                .as_ref()
+                .map(|ports| format!("{ports:?}")),
+        ),
+        ("inbound", facts.proxy.inbound.map(|port| port.to_string())),
+        ("admin", facts.proxy.admin.map(|port| port.to_string())),
+        ("control", facts.proxy.control.map(|port| port.to_string())),
+    ] {
+        if let Some(value) = value {
+            write!(text, " {word} {value}").expect("text");
+        }
+    }
+    if !facts.skip_inbound_ports.is_empty() {
+        write!(text, " skip {:?}", facts.skip_inbound_ports).expect("text");
+    }
+    text
+}
+
+/// A slice `shop/s` of Service `web` with these endpoints.
+fn check_endpoints(endpoints: &str, expected: &str) {
+    let yaml = format!(
+        "{{metadata: {{name: s, namespace: shop, labels: {{kubernetes.io/service-name: web}}}}, \
+         addressType: IPv4, ports: [{{name: http, port: 80}}], endpoints: {endpoints}}}"
+    );
+    check(
+        Kind::EndpointSlice,
+        &yaml,
+        &format!("shop/s of web http=80{expected}"),
+    );
+}
+
+fn check_pod(fields: &str, expected: &str) {
+    let yaml = format!("{{metadata: {{name: p, namespace: shop}}, {fields}}}");
+    check(Kind::Pod, &yaml, &format!("shop/p {expected}"));
+}
+
+#[test]
+fn a_slice_belongs_to_the_service_of_its_label_else_of_its_owner() {
+    let slice = |metadata: &str| {
+        format!("{{metadata: {{name: s, namespace: shop, {metadata}}}, addressType: IPv4}}")
+    };
+    let label = "labels: {kubernetes.io/service-name: web}";
+    let owner = "ownerReferences: [{kind: Deployment, name: x}, {kind: Service, name: ''}, {kind: Service, name: own}]";
+    check(Kind::EndpointSlice, &slice(label), "shop/s of web");
+    check(Kind::EndpointSlice, &slice(owner), "shop/s of own");
+    check(
+        Kind::EndpointSlice,
+        &slice(&format!("{label}, {owner}")),
+        "shop/s of web",
+    );
+    check(
+        Kind::EndpointSlice,
+        &slice(&format!(
+            "labels: {{kubernetes.io/service-name: ''}}, {owner}"
+        )),
+        "shop/s of own",
+    );
+    check(
+        Kind::EndpointSlice,
+        &slice("labels: {kubernetes.io/service-name: ''}"),
+        "takes no part",
+    );
+    check(
+        Kind::EndpointSlice,
+        &slice("ownerReferences: [{kind: Endpoints, name: web}]"),
+        "takes no part",
+    );
+    check(
+        Kind::EndpointSlice,
+        "{metadata: {namespace: shop}}",
+        "nameless",
+    );
+}
+
+#[test]
+fn slices_of_host_names_and_our_own_take_no_part() {
+    check(
+        Kind::EndpointSlice,
+        "{metadata: {name: s, labels: {kubernetes.io/service-name: web}}, addressType: FQDN, endpoints: [{addresses: [a.example]}]}",
+        "takes no part",
+    );
+    check(
+        Kind::EndpointSlice,
+        "{metadata: {name: s, labels: {kubernetes.io/service-name: web, endpointslice.kubernetes.io/managed-by: endpointslice-writer.tributary.dev}}}",
+        "takes no part",
+    );
+}
+
+#[test]
+fn ports_without_a_number_are_skipped() {
+    check(
+        Kind::EndpointSlice,
+        "{metadata: {name: s, namespace: ns, labels: {kubernetes.io/service-name: web}}, \
+         ports: [{name: a}, {name: b, port: null}, {port: 80}, {name: c, port: 65536}, {port: 0}], endpoints: null}",
+        "ns/s of web =80 !port !port",
+    );
+}
+
+#[test]
+fn conditions_have_the_defaults_of_the_api() {
+    check_endpoints("[{addresses: [10.0.0.1]}]", " | 10.0.0.1 ready");
+    check_endpoints(
+        "[{addresses: [10.0.0.1], conditions: {}}]",
+        " | 10.0.0.1 ready",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], conditions: {ready: false}}]",
+        " | 10.0.0.1",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], conditions: {ready: false, serving: true, terminating: true}}]",
+        " | 10.0.0.1 serving terminating",
+    );
+}
+
+#[test]
+fn an_endpoint_with_a_target_has_its_first_address_only() {
+    check_endpoints(
+        "[{addresses: [10.0.0.1, 10.0.0.2]}]",
+        " | 10.0.0.1 ready | 10.0.0.2 ready",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1, 10.0.0.2], targetRef: {kind: Pod, namespace: other, name: p}}]",
+        " | 10.0.0.1 pod other/p ready",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], targetRef: {kind: ExternalWorkload, name: vm}}]",
+        " | 10.0.0.1 workload vm ready",
+    );
+}
+
+#[test]
+fn an_endpoint_with_an_unusable_target_is_left_out() {
+    check_endpoints(
+        "[{addresses: [10.0.0.1], targetRef: {kind: Pod, name: p}}]",
+        " !target_name",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], targetRef: {kind: Pod, namespace: ns}}]",
+        " !target_name",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], targetRef: {kind: Node, name: node-1}}]",
+        " !target_kind",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], targetRef: {kind: pod, namespace: ns, name: p}}]",
+        " !target_kind",
+    );
+    check_endpoints("[{addresses: [10.0.0.1], targetRef: {}}]", " !target_kind");
+    check_endpoints(
+        "[{addresses: [10.0.0.1], targetRef: null}]",
+        " | 10.0.0.1 ready",
+    );
+}
+
+#[test]
+fn a_bad_address_costs_only_itself() {
+    check_endpoints(
+        "[{addresses: [010.0.0.1, 10.0.0.2, '']}, {addresses: []}, {addresses: ['fe80::1%eth0', '::ffff:1.2.3.4']}]",
+        " | 10.0.0.2 ready | fe80::1 ready | ::ffff:1.2.3.4 ready !address !address !no_address",
+    );
+}
+
+#[test]
+fn an_endpoint_keeps_where_it_is_and_for_whom() {
+    check_endpoints(
+        "[{addresses: [10.0.0.1], zone: a, nodeName: n1, hostname: web-0, hints: {forZones: [{name: a}, {name: b}], forNodes: [{name: n1}]}}]",
+        " | 10.0.0.1 ready zone a node n1 host web-0 hints [\"a\", \"b\"]",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], zone: '', nodeName: '', hostname: '', hints: {forZones: []}}]",
+        " | 10.0.0.1 ready",
+    );
+    check_endpoints(
+        "[{addresses: [10.0.0.1], hints: {forZones: [{name: ''}]}}]",
+        " | 10.0.0.1 ready",
+    );
+}
+
+#[test]
+fn gateway_mirrors_are_known_by_any_of_their_marks() {
+    let slice = |label: &str, annotations: &str| {
+        format!(
+            "{{metadata: {{name: s, namespace: ns, labels: {{kubernetes.io/service-name: web, {label}}}, annotations: {{{annotations}}}}}}}"
+        )
+    };
+    check(
+        Kind::EndpointSlice,
+        &slice(
+            "mirror.linkerd.io/cluster-name: west",
+            "mirror.linkerd.io/remote-svc-fq-name: web.ns.svc.west, mirror.linkerd.io/remote-gateway-identity: gw.id, other: x",
+        ),
+        "ns/s of web mirror Some(\"west\") Some(\"web.ns.svc.west\") Some(\"gw.id\")",
+    );
+    check(
+        Kind::EndpointSlice,
+        &slice("", "mirror.linkerd.io/remote-svc-fq-name: ''"),
+        "ns/s of web mirror None Some(\"\") None",
+    );
+    check(
+        Kind::EndpointSlice,
+        &slice("", "mirror.linkerd.io/remote-gateway-identity: ''"),
+        "ns/s of web",
+    );
+}
+
+#[test]
+fn pods_say_who_they_are() {
+    check_pod("", "[] sa default");
+    check_pod(
+        "spec: {nodeName: n1, serviceAccountName: web}, status: {phase: Running, podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: 'fd00::1'}]}",
+        "[10.0.0.1, fd00::1] sa web node n1",
+    );
+    check_pod(
+        "status: {phase: Failed, podIP: 10.0.0.1}",
+        "[10.0.0.1] sa default finished",
+    );
+    check_pod(
+        "status: {phase: Succeeded, podIPs: [{ip: x}, {}]}",
+        "[] sa default finished !address !address",
+    );
+    check(
+        Kind::Pod,
+        "{metadata: {name: p, namespace: shop, labels: {linkerd.io/control-plane-ns: linkerd, pod-template-hash: h1}, ownerReferences: [{kind: ReplicaSet, name: r}]}}",
+        "shop/p [] sa default cp linkerd hash h1 owner ReplicaSet/r",
+    );
+    check(
+        Kind::Pod,
+        "{metadata: {name: p, namespace: shop, labels: {linkerd.io/control-plane-ns: ''}, ownerReferences: [{kind: A, name: r}, {kind: B, name: r}]}}",
+        "shop/p [] sa default",
+    );
+}
+
+#[test]
+fn the_proxy_is_the_first_container_of_its_name_init_containers_first() {
+    let env = |port: u16| {
+        format!(
+            "{{name: linkerd-proxy, env: [{{name: LINKERD2_PROXY_INBOUND_LISTEN_ADDR, value: '0.0.0.0:{port}'}}]}}"
+        )
+    };
+    check_pod(
+        &format!(
+            "spec: {{containers: [{{name: web}}, {}], initContainers: [{}]}}",
+            env(1),
+            env(2)
+        ),
+        "[] sa default inbound 2",
+    );
+    check_pod(
+        &format!("spec: {{containers: [{}, {}]}}", env(1), env(2)),
+        "[] sa default inbound 1",
+    );
+    check_pod(
+        "spec: {containers: [{name: linkerd-proxy, env: [{name: LINKERD2_PROXY_ADMIN_LISTEN_ADDR, value: '[::]:4191'}, \
+         {name: LINKERD2_PROXY_CONTROL_LISTEN_ADDR, valueFrom: {fieldRef: {fieldPath: x}}}]}]}",
+        "[] sa default admin 4191",
+    );
+}
+
+#[test]
+fn port_lists_may_name_container_ports_where_opaque_only() {
+    let pod = |annotations: &str| {
+        format!(
+            "{{metadata: {{name: p, namespace: shop, annotations: {{{annotations}}}}}, \
+             spec: {{initContainers: [{{name: i, ports: [{{name: init, containerPort: 1}}]}}], \
+             containers: [{{name: c, ports: [{{name: db, containerPort: 3306}}, {{containerPort: 9}}]}}]}}}}"
+        )
+    };
+    check(
+        Kind::Pod,
+        &pod("config.linkerd.io/opaque-ports: 'db, init,80-90,nope'"),
+        "shop/p [] sa default opaque [(1, 1), (80, 90), (3306, 3306)] !port_item",
+    );
+    check(
+        Kind::Pod,
+        &pod("config.linkerd.io/opaque-ports: ''"),
+        "shop/p [] sa default opaque []",
+    );
+    check(
+        Kind::Pod,
+        &pod("config.linkerd.io/skip-inbound-ports: 'db,25'"),
+        "shop/p [] sa default skip [(25, 25)] !port_item",
+    );
+}
+
+#[test]
+fn services_say_where_their_endpoints_are() {
+    let service = |metadata: &str| {
+        format!(
+            "{{metadata: {{name: web, namespace: shop, {metadata}}}, spec: {{ports: [{{name: http, port: 80, targetPort: 8080}}, {{port: 443}}]}}}}"
+        )
+    };
+    check(Kind::Service, &service(""), "shop/web http=80,=443");
+    let label = "labels: {multicluster.linkerd.io/remote-discovery: west, multicluster.linkerd.io/remote-service: target}";
+    check(
+        Kind::Service,
+        &service(label),
+        "shop/web http=80,=443 remote Some(\"target\")@\"west\"",
+    );
+    check(
+        Kind::Service,
+        &service("labels: {multicluster.linkerd.io/remote-discovery: ''}"),
+        "shop/web http=80,=443 remote None@\"\"",
+    );
+    check(
+        Kind::Service,
+        &service(&format!(
+            "{label}, annotations: {{multicluster.linkerd.io/remote-discovery: ''}}"
+        )),
+        "shop/web http=80,=443 federated None []",
+    );
+    check(
+        Kind::Service,
+        &service(
+            "annotations: {multicluster.linkerd.io/local-discovery: web, multicluster.linkerd.io/remote-discovery: 'web@west,bad'}",
+        ),
+        "shop/web http=80,=443 federated Some(\"web\") [(\"west\", \"web\")] !member",
+    );
+}
+
+#[test]
+fn services_keep_type_and_traffic_policy() {
+    check(
+        Kind::Service,
+        "{metadata: {name: web, namespace: shop}, spec: {type: ExternalName, internalTrafficPolicy: Local, ports: null}}",
+        "shop/web  external local-only",
+    );
+    check(
+        Kind::Service,
+        "{metadata: {name: web}, spec: {ports: [{name: x}, {port: 70000}]}}",
+        "/web  !port",
+    );
+}
+
+#[test]
+fn nodes_have_a_zone_and_owners_one_owner() {
+    check(
+        Kind::Node,
+        "{metadata: {name: node-1, labels: {topology.kubernetes.io/zone: a}}}",
+        "node-1 zone a",
+    );
+    check(
+        Kind::Node,
+        "{metadata: {name: node-1, labels: {topology.kubernetes.io/zone: ''}}}",
+        "node-1",
+    );
+    check(
+        Kind::ReplicaSet,
+        "{metadata: {name: r, namespace: shop, ownerReferences: [{kind: Deployment, name: web}]}}",
+        "shop/r of Deployment web",
+    );
+    check(
+        Kind::Job,
+        "{metadata: {name: j, namespace: shop, ownerReferences: null}}",
+        "shop/j of nobody",
+    );
+}
+
+#[test]
+fn unknown_fields_and_nulls_cost_nothing() {
+    for kind in [
+        Kind::Service,
+        Kind::EndpointSlice,
+        Kind::Pod,
+        Kind::Node,
+        Kind::ReplicaSet,
+        Kind::Job,
+    ] {
+        let nulls = "{kind: X, apiVersion: v9, metadata: {name: null, namespace: null, labels: null, annotations: null, \
+                     resourceVersion: null, creationTimestamp: null, ownerReferences: null, managedFields: [{a: 1}]}, \
+                     spec: null, status: null, ports: null, endpoints: null, addressType: null}";
+        check(kind, nulls, "nameless");
+    }
+}
+
+#[test]
+fn warnings_quote_only_the_beginning() {
+    let long = "é".repeat(100);
+    assert_eq!(quote(&long).len(), 80);
+    assert_eq!(quote("x"), "x");
+}
+
+#[test]
+fn environments_and_secrets_are_not_printed() {
+    let pod: objects::Pod = serde_saphyr::from_str(
+        "{metadata: {name: p}, spec: {containers: [{name: c, env: [{name: PASSWORD, value: hunter2}]}]}}",
+    )
+    .expect("YAML");
+    assert!(!format!("{pod:?}").contains("hunter2"));
+    let secret: objects::Secret =
+        serde_saphyr::from_str("{metadata: {name: s}, data: {kubeconfig: aHVudGVyMg==}}")
+            .expect("YAML");
+    assert!(!format!("{secret:?}").contains("aHVudGVyMg"));
+}

@@ -1,0 +1,400 @@
+//! Kubernetes objects, cut down to what discovery uses.
+//!
+//! Whatever is not named here is skipped while decoding and never held, however large it is. Every field may be absent
+//! or `null`: no object that an API server stores can fail to decode. [`convert`](super::convert) makes facts of them.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+
+/// Metadata that every object has.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Metadata {
+    /// Name within its namespace.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Namespace; empty for objects that have none.
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    /// Version of the object, opaque.
+    #[serde(deserialize_with = "or_default")]
+    pub resource_version: String,
+    /// When it was created, as RFC 3339 in UTC; sorts as text.
+    #[serde(deserialize_with = "or_default")]
+    pub creation_timestamp: String,
+    /// Labels that we use.
+    #[serde(deserialize_with = "or_default")]
+    pub labels: Labels,
+    /// Annotations that we use.
+    #[serde(deserialize_with = "or_default")]
+    pub annotations: Annotations,
+    /// Who owns the object.
+    #[serde(deserialize_with = "or_default")]
+    pub owner_references: Vec<OwnerReference>,
+}
+
+/// Labels that we use, of any kind of object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Labels {
+    /// EndpointSlice: the Service it belongs to.
+    #[serde(rename = "kubernetes.io/service-name")]
+    pub service_name: Option<String>,
+    /// EndpointSlice: who writes it.
+    #[serde(rename = "endpointslice.kubernetes.io/managed-by")]
+    pub managed_by: Option<String>,
+    /// EndpointSlice: the cluster that a gateway mirror stands for.
+    #[serde(rename = "mirror.linkerd.io/cluster-name")]
+    pub mirrored_cluster: Option<String>,
+    /// Service: the cluster that has the Service behind a mirror.
+    #[serde(rename = "multicluster.linkerd.io/remote-discovery")]
+    pub remote_discovery: Option<String>,
+    /// Service: name of the Service behind a mirror.
+    #[serde(rename = "multicluster.linkerd.io/remote-service")]
+    pub remote_service: Option<String>,
+    /// Secret: the cluster it gives access to.
+    #[serde(rename = "multicluster.linkerd.io/cluster-name")]
+    pub cluster_name: Option<String>,
+    /// Pod: namespace of the control plane of its proxy.
+    #[serde(rename = "linkerd.io/control-plane-ns")]
+    pub control_plane_namespace: Option<String>,
+    /// Pod: hash of the template it was made from.
+    #[serde(rename = "pod-template-hash")]
+    pub pod_template_hash: Option<String>,
+    /// Node: its zone.
+    #[serde(rename = "topology.kubernetes.io/zone")]
+    pub zone: Option<String>,
+}
+
+/// Annotations that we use, of any kind of object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Annotations {
+    /// Pod: ports whose protocol must not be guessed.
+    #[serde(rename = "config.linkerd.io/opaque-ports")]
+    pub opaque_ports: Option<String>,
+    /// Pod: ports that bypass its proxy.
+    #[serde(rename = "config.linkerd.io/skip-inbound-ports")]
+    pub skip_inbound_ports: Option<String>,
+    /// EndpointSlice: full name of the Service that a gateway mirror stands for.
+    #[serde(rename = "mirror.linkerd.io/remote-svc-fq-name")]
+    pub remote_service_name: Option<String>,
+    /// EndpointSlice: identity of the gateway.
+    #[serde(rename = "mirror.linkerd.io/remote-gateway-identity")]
+    pub remote_gateway_identity: Option<String>,
+    /// Service: the local member of a federated Service.
+    #[serde(rename = "multicluster.linkerd.io/local-discovery")]
+    pub local_discovery: Option<String>,
+    /// Service: the remote members of a federated Service.
+    #[serde(rename = "multicluster.linkerd.io/remote-discovery")]
+    pub remote_discovery: Option<String>,
+    /// Secret: suffix of the identities of the cluster's Pods.
+    #[serde(rename = "multicluster.linkerd.io/trust-domain")]
+    pub trust_domain: Option<String>,
+    /// Secret: DNS domain of the cluster.
+    #[serde(rename = "multicluster.linkerd.io/cluster-domain")]
+    pub cluster_domain: Option<String>,
+}
+
+/// One entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct OwnerReference {
+    /// Kind of the owner.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// Name of the owner.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+}
+
+/// `Service` of the core group.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What is wanted.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: ServiceSpec,
+}
+
+/// `spec` of a Service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceSpec {
+    /// `ClusterIP`, `ExternalName`, …
+    #[serde(rename = "type")]
+    pub type_: Option<String>,
+    /// `Cluster` or `Local`.
+    pub internal_traffic_policy: Option<String>,
+    /// The ports.
+    #[serde(deserialize_with = "or_default")]
+    pub ports: Vec<Port>,
+}
+
+/// A port of a Service or of an EndpointSlice.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Port {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its number.
+    pub port: Option<i64>,
+}
+
+/// `EndpointSlice` of `discovery.k8s.io/v1`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointSlice {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// `IPv4`, `IPv6` or `FQDN`.
+    #[serde(deserialize_with = "or_default")]
+    pub address_type: String,
+    /// The endpoints.
+    #[serde(deserialize_with = "or_default")]
+    pub endpoints: Vec<Endpoint>,
+    /// The ports that each endpoint has.
+    #[serde(deserialize_with = "or_default")]
+    pub ports: Vec<Port>,
+}
+
+/// One entry of `endpoints` of an EndpointSlice.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Endpoint {
+    /// Its addresses.
+    #[serde(deserialize_with = "or_default")]
+    pub addresses: Vec<String>,
+    /// Whether it may be used.
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: EndpointConditions,
+    /// What is behind it.
+    pub target_ref: Option<ObjectReference>,
+    /// Its hostname within the Service.
+    pub hostname: Option<String>,
+    /// The node it is on.
+    pub node_name: Option<String>,
+    /// The zone it is in.
+    pub zone: Option<String>,
+    /// Who should use it.
+    #[serde(deserialize_with = "or_default")]
+    pub hints: EndpointHints,
+}
+
+/// `conditions` of an endpoint.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EndpointConditions {
+    /// May take new traffic.
+    pub ready: Option<bool>,
+    /// Answers.
+    pub serving: Option<bool>,
+    /// Is going away.
+    pub terminating: Option<bool>,
+}
+
+/// `hints` of an endpoint.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointHints {
+    /// Zones that should use it.
+    #[serde(deserialize_with = "or_default")]
+    pub for_zones: Vec<ForZone>,
+}
+
+/// One entry of `hints.forZones`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ForZone {
+    /// The zone.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+}
+
+/// `targetRef` of an endpoint.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ObjectReference {
+    /// Kind of the object.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// Its namespace.
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+}
+
+/// `Pod` of the core group.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What is wanted.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: PodSpec,
+    /// What is there.
+    #[serde(deserialize_with = "or_default")]
+    pub status: PodStatus,
+}
+
+/// `spec` of a Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node it runs on.
+    pub node_name: Option<String>,
+    /// The account it runs as.
+    pub service_account_name: Option<String>,
+    /// Containers that start before the others.
+    #[serde(deserialize_with = "or_default")]
+    pub init_containers: Vec<Container>,
+    /// Its containers.
+    #[serde(deserialize_with = "or_default")]
+    pub containers: Vec<Container>,
+}
+
+/// A container of a Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Container {
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Ports it declares.
+    #[serde(deserialize_with = "or_default")]
+    pub ports: Vec<ContainerPort>,
+    /// Its environment.
+    #[serde(deserialize_with = "or_default")]
+    pub env: Vec<EnvVar>,
+}
+
+/// A port that a container declares.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its number.
+    pub container_port: Option<i64>,
+}
+
+/// An environment variable of a container.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct EnvVar {
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Its value, if that is written there.
+    pub value: Option<String>,
+}
+
+/// `status` of a Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Running`, `Succeeded`, …
+    pub phase: Option<String>,
+    /// Its first address.
+    #[serde(rename = "podIP")]
+    pub pod_ip: Option<String>,
+    /// Its addresses.
+    #[serde(rename = "podIPs", deserialize_with = "or_default")]
+    pub pod_ips: Vec<PodIp>,
+}
+
+/// One entry of `status.podIPs`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodIp {
+    /// The address.
+    #[serde(deserialize_with = "or_default")]
+    pub ip: String,
+}
+
+/// `Node` of the core group.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+}
+
+/// `ReplicaSet` of `apps/v1`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ReplicaSet {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+}
+
+/// `Job` of `batch/v1`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Job {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+}
+
+/// `Secret` of the core group.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Secret {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// Its type.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub type_: String,
+    /// Its contents.
+    #[serde(deserialize_with = "or_default")]
+    pub data: SecretData,
+}
+
+/// `data` of a Secret; never printed.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct SecretData {
+    /// A kubeconfig, in base64.
+    pub kubeconfig: Option<String>,
+}
+
+// === impl EnvVar ===
+
+impl fmt::Debug for EnvVar {
+    // Values may be anything that people put into an environment.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvVar")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl SecretData ===
+
+impl fmt::Debug for SecretData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretData(..)")
+    }
+}
+
+/// Takes `null` for the default, as API servers write it for empty lists.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
