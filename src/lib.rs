@@ -11,3 +11,4 @@ pub mod proto;
 pub mod publish;
 pub mod readiness;
 pub mod server;
+pub mod sources;
