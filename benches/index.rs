@@ -34,21 +34,29 @@ const SESSION: SessionId = SessionId(1);
 const CHANGES: u32 = 2_000;
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).filter_map(|arg| arg.parse::<u32>().ok());
+    let mut numbers = std::env::args()
+        .skip(1)
+        .filter_map(|arg| arg.parse::<u32>().ok());
     let endpoints = numbers.next().unwrap_or(100_000);
     let services = numbers.next().unwrap_or(2_000);
     for (what, pods) in [("addresses", false), ("pods", true)] {
         let before = ALLOCATOR.current_usage();
         let index = build(services, endpoints / services, pods);
         let bytes = ALLOCATOR.current_usage() - before;
-        println!("bytes_per_endpoint\t{what}\t{:.1}", bytes as f64 / f64::from(endpoints));
+        println!(
+            "bytes_per_endpoint\t{what}\t{:.1}",
+            bytes as f64 / f64::from(endpoints)
+        );
         drop(index);
     }
     let small = change_time(services / 20, endpoints / services);
     let large = change_time(services, endpoints / services);
     println!("change\t{} services\t{small:?}", services / 20);
     println!("change\t{services} services\t{large:?}");
-    println!("change_ratio\t\t{:.2}", large.as_secs_f64() / small.as_secs_f64());
+    println!(
+        "change_ratio\t\t{:.2}",
+        large.as_secs_f64() / small.as_secs_f64()
+    );
 }
 
 /// The median time to apply one readiness change, make the snapshot, select the view and find what changed.
@@ -65,7 +73,10 @@ fn change_time(services: u32, per_service: u32) -> Duration {
         let before = select(&snapshot, &key, &policy);
         let mut slice = slice_facts(number, per_service, true);
         slice.endpoints[0].conditions.ready = round / services % 2 == 1;
-        let change = object(ObjectChange::Apply(Object::Slice(slice_name(number), slice)));
+        let change = object(ObjectChange::Apply(Object::Slice(
+            slice_name(number),
+            slice,
+        )));
         let start = Instant::now();
         let mut touched = Touched::default();
         index.apply(change, &mut touched);
@@ -88,14 +99,22 @@ fn build(services: u32, per_service: u32, pods: bool) -> Index {
         role: ClusterRole::Home,
         trust_domain: Text::from("cluster.local"),
     });
-    index.apply(Change::Opened { facts, session: SESSION }, &mut touched);
+    index.apply(
+        Change::Opened {
+            facts,
+            session: SESSION,
+        },
+        &mut touched,
+    );
     for kind in Kind::watched_in(ClusterRole::Home) {
         let objects = match kind {
             Kind::Service => (0..services)
                 .map(|number| Object::Service(service_name(number), service_facts()))
                 .collect(),
             Kind::EndpointSlice => (0..services)
-                .map(|number| Object::Slice(slice_name(number), slice_facts(number, per_service, pods)))
+                .map(|number| {
+                    Object::Slice(slice_name(number), slice_facts(number, per_service, pods))
+                })
                 .collect(),
             Kind::Pod if pods => (0..services)
                 .flat_map(|number| (0..per_service).map(move |pod| (number, pod)))
@@ -125,11 +144,17 @@ fn service_name(number: u32) -> ServiceName {
 }
 
 fn slice_name(number: u32) -> SliceName {
-    SliceName::new(namespace(number).as_str(), format!("service-{number}-x7k2p"))
+    SliceName::new(
+        namespace(number).as_str(),
+        format!("service-{number}-x7k2p"),
+    )
 }
 
 fn pod_name(number: u32, pod: u32) -> PodName {
-    PodName::new(namespace(number).as_str(), format!("service-{number}-5d9c8b7f6-{pod:05}"))
+    PodName::new(
+        namespace(number).as_str(),
+        format!("service-{number}-5d9c8b7f6-{pod:05}"),
+    )
 }
 
 fn address(number: u32, pod: u32) -> IpAddr {
@@ -138,7 +163,11 @@ fn address(number: u32, pod: u32) -> IpAddr {
 
 fn service_facts() -> ServiceFacts {
     ServiceFacts {
-        ports: [ServicePort { port: 80, name: Text::from("http") }].into(),
+        ports: [ServicePort {
+            port: 80,
+            name: Text::from("http"),
+        }]
+        .into(),
         ..ServiceFacts::default()
     }
 }
@@ -161,7 +190,11 @@ fn slice_facts(number: u32, per_service: u32, pods: bool) -> SliceFacts {
         .collect();
     SliceFacts {
         service: service_name(number),
-        ports: [SlicePort { name: Text::from("http"), port: Some(8080) }].into(),
+        ports: [SlicePort {
+            name: Text::from("http"),
+            port: Some(8080),
+        }]
+        .into(),
         endpoints,
         mirror: None,
     }

@@ -23,6 +23,7 @@ use crate::publish::{
     Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, StatusBoard, change_channel,
 };
 use crate::readiness::Readiness;
+use crate::sources::file::{FileConfig, FileMetrics, FileSource};
 use crate::sources::k8s::{KubernetesConfig, KubernetesSource};
 use crate::sources::metrics::SourceMetrics;
 use crate::{admin, server};
@@ -53,7 +54,10 @@ pub type SourceTask = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
 /// Serves what `config` names until the process is asked to end.
 pub async fn run(config: Config) -> anyhow::Result<()> {
-    let app = App::start(&config, |context, registry| source(&config, context, registry)).await?;
+    let app = App::start(&config, |context, registry| {
+        source(&config, context, registry)
+    })
+    .await?;
     app.run_until(termination()).await
 }
 
@@ -64,8 +68,6 @@ fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> S
         board,
         shutdown,
     } = context;
-    let metrics = SourceMetrics::default();
-    metrics.register(registry);
     match &config.source {
         Source::Kubernetes { kubeconfig } => {
             let config = KubernetesConfig {
@@ -74,10 +76,21 @@ fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> S
                 control_plane_namespace: config.controller_namespace.clone(),
                 kubeconfig: kubeconfig.clone(),
             };
+            let metrics = SourceMetrics::default();
+            metrics.register(registry);
             let source = KubernetesSource::new(config, changes, board, metrics);
             Box::pin(async move { Ok(source.run(shutdown).await?) })
         }
-        Source::Manifests(_) => Box::pin(async { anyhow::bail!("not built yet") }),
+        Source::Manifests(dir) => {
+            let source = FileSource::new(FileConfig {
+                dir: dir.clone(),
+                home: config.cluster_name.clone(),
+                trust_domain: config.identity_trust_domain.clone(),
+                control_plane_namespace: config.controller_namespace.text().clone(),
+            })
+            .with_metrics(FileMetrics::register(registry));
+            Box::pin(async move { Ok(source.run(changes, board, shutdown).await?) })
+        }
     }
 }
 

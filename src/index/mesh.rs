@@ -84,7 +84,9 @@ impl MeshPolicy {
     pub(super) fn reach(&self, endpoint: &ViewEndpoint) -> Result<Reach, ProxyUnreadable> {
         endpoint
             .workload()
-            .map_or(Ok(Reach::default()), |workload| self.reach_pod(endpoint, workload))
+            .map_or(Ok(Reach::default()), |workload| {
+                self.reach_pod(endpoint, workload)
+            })
     }
 
     /// What a client's proxy is told of an endpoint.

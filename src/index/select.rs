@@ -295,7 +295,10 @@ fn prefer_ipv6(candidates: &mut [Candidate]) {
         .collect();
     with_ipv6.sort_unstable();
     exclude(candidates, Exclusion::OtherFamily, |endpoint| {
-        endpoint.socket.is_ipv4() && with_ipv6.binary_search(&endpoint.endpoint().backing).is_ok()
+        endpoint.socket.is_ipv4()
+            && with_ipv6
+                .binary_search(&endpoint.endpoint().backing)
+                .is_ok()
     });
 }
 

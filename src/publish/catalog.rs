@@ -234,8 +234,7 @@ impl Shared {
     pub(super) fn forget(&self, service: &ServiceName) {
         let mut services = self.services.write();
         let unused = services.get(service).is_some_and(|channel| {
-            channel.latest.receiver_count() == 0
-                && channel.latest.borrow().snapshot.facts.is_none()
+            channel.latest.receiver_count() == 0 && channel.latest.borrow().snapshot.facts.is_none()
         });
         if unused {
             services.remove(service);

@@ -166,10 +166,13 @@ impl Indexer {
     /// Publishes how large the clusters are now. Nobody is woken for that.
     fn publish_sizes(&self) {
         let clusters = self.index.clusters();
-        self.catalog.shared().clusters.send_if_modified(|published| {
-            *published = clusters.into();
-            false
-        });
+        self.catalog
+            .shared()
+            .clusters
+            .send_if_modified(|published| {
+                *published = clusters.into();
+                false
+            });
     }
 }
 

@@ -163,7 +163,13 @@ impl ServiceBuilder {
     /// The object.
     pub fn object(self) -> Object {
         let ports = self.ports.into();
-        Object::Service(self.name, ServiceFacts { ports, ..self.facts })
+        Object::Service(
+            self.name,
+            ServiceFacts {
+                ports,
+                ..self.facts
+            },
+        )
     }
 }
 
@@ -334,7 +340,8 @@ impl PodBuilder {
     /// Injected by the control plane in namespace `linkerd`: inbound 4143, admin 4191, control 4190.
     #[must_use]
     pub fn meshed(self) -> Self {
-        self.meshed_by("linkerd").proxy(Some(4143), Some(4191), Some(4190))
+        self.meshed_by("linkerd")
+            .proxy(Some(4143), Some(4191), Some(4190))
     }
 
     /// Labelled as injected by a control plane in this namespace.

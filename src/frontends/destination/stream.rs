@@ -85,7 +85,9 @@ pub(super) async fn open(
             Ok::<_, Refusal>((Dispatch::of(snapshot)?, youngest_unread(snapshot, catalog)))
         })?;
         let first = request.view(&subscription, catalog);
-        let waits_until = unread.as_ref().map(|(since, _)| patience.min(*since + grace));
+        let waits_until = unread
+            .as_ref()
+            .map(|(since, _)| patience.min(*since + grace));
         match (unread, waits_until) {
             (Some(_), Some(until)) if until > Instant::now() => tokio::select! {
                 () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
@@ -111,7 +113,10 @@ pub(super) async fn open(
 }
 
 /// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet, and since when it is.
-fn youngest_unread(snapshot: &ServiceSnapshot, catalog: &Catalog) -> Option<(Instant, ClusterName)> {
+fn youngest_unread(
+    snapshot: &ServiceSnapshot,
+    catalog: &Catalog,
+) -> Option<(Instant, ClusterName)> {
     snapshot
         .members
         .iter()
@@ -226,7 +231,11 @@ impl Running {
                 return None;
             }
             let view = self.request.view(&self.subscription, &self.catalog);
-            if self.sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &view)) {
+            if self
+                .sent
+                .as_ref()
+                .is_none_or(|sent| !Arc::ptr_eq(sent, &view))
+            {
                 self.next = Some(view);
             }
         }
