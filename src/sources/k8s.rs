@@ -155,3 +155,52 @@ impl Shared {
         SessionId(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publish::{Connection, change_channel};
+
+    fn source(changes: ChangeSender, board: StatusBoard) -> KubernetesSource {
+        let config = KubernetesConfig {
+            home: "home".into(),
+            trust_domain: "cluster.local".into(),
+            control_plane_namespace: "linkerd".into(),
+            kubeconfig: Some("/nonexistent/config".into()),
+        };
+        KubernetesSource::new(config, changes, board, SourceMetrics::default())
+    }
+
+    #[tokio::test]
+    async fn an_unusable_home_is_reported_until_told_to_stop() {
+        let (changes, _receiver) = change_channel();
+        let (board, shutdown) = (StatusBoard::default(), CancellationToken::new());
+        let running = source(changes, board.clone()).run(shutdown.clone());
+        let watching = async {
+            loop {
+                let status = board.status(&ClusterName::from("home"));
+                if let Some(Connection::Rejected(reason)) = status.map(|status| status.connection) {
+                    shutdown.cancel();
+                    return reason;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let (ended, reason) = tokio::join!(running, watching);
+        assert_eq!(ended, Ok(()));
+        assert!(
+            reason.starts_with("cannot use the kubeconfig /nonexistent/config"),
+            "{reason}"
+        );
+    }
+
+    #[tokio::test]
+    async fn without_an_index_there_is_nothing_to_do() {
+        let (changes, receiver) = change_channel();
+        drop(receiver);
+        let ended = source(changes, StatusBoard::default())
+            .run(CancellationToken::new())
+            .await;
+        assert_eq!(ended, Err(IndexStopped));
+    }
+}
