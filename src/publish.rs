@@ -15,3 +15,6 @@ pub use indexer::{IndexMetrics, Indexer};
 pub use published::{Frames, ViewVersion};
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
 pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};
+
+#[cfg(test)]
+mod tests;

@@ -78,3 +78,6 @@ impl Dispatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

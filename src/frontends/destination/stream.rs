@@ -214,3 +214,6 @@ impl Running {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
