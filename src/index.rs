@@ -31,8 +31,8 @@ pub use select::{
 pub use snapshot::{Member, MemberState, ServiceSnapshot};
 
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ServiceName,
-    SessionId, Text, Zone,
+    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ServiceName, SessionId, Text,
+    Zone,
 };
 use intern::Interner;
 use shard::Shard;
@@ -202,7 +202,10 @@ impl Index {
 
     /// Zones of the home cluster's Nodes; none until it is synced.
     pub fn node_zones(&self) -> HashMap<NodeName, Zone> {
-        self.home_shard().into_iter().flat_map(Shard::node_zones).collect()
+        self.home_shard()
+            .into_iter()
+            .flat_map(Shard::node_zones)
+            .collect()
     }
 
     /// Whether every link has been reported: a cluster that is not known now is not linked.
@@ -317,7 +320,9 @@ impl Index {
     fn remote_member(&self, cluster: &ClusterName, service: ServiceName) -> Member {
         match self.clusters.get(cluster) {
             Some(known) if known.role == ClusterRole::Linked => known.member(cluster, service),
-            _ if self.links_known => Member::without_cluster(cluster, service, MemberState::NotLinked),
+            _ if self.links_known => {
+                Member::without_cluster(cluster, service, MemberState::NotLinked)
+            }
             _ => Member::without_cluster(cluster, service, MemberState::Syncing),
         }
     }
@@ -379,7 +384,10 @@ impl Index {
         before: Option<&Membership>,
         after: Option<&Membership>,
     ) {
-        for (cluster, member) in before.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+        for (cluster, member) in before
+            .into_iter()
+            .flat_map(|m| members_of(m, &self.home, service))
+        {
             if let Some(by_service) = self.dependents.get_mut(&cluster) {
                 if let Some(dependents) = by_service.get_mut(&member) {
                     dependents.remove(service);
@@ -392,7 +400,10 @@ impl Index {
                 }
             }
         }
-        for (cluster, member) in after.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+        for (cluster, member) in after
+            .into_iter()
+            .flat_map(|m| members_of(m, &self.home, service))
+        {
             self.dependents
                 .entry(cluster)
                 .or_default()
@@ -475,10 +486,7 @@ impl Cluster {
             name: name.clone(),
             role: self.role,
             state: self.state(),
-            pending: shard.map_or_else(
-                || Kind::watched_in(self.role).to_vec(),
-                Shard::pending,
-            ),
+            pending: shard.map_or_else(|| Kind::watched_in(self.role).to_vec(), Shard::pending),
             services: shard.map_or(0, Shard::service_count),
             endpoints: shard.map_or(0, Shard::endpoint_count),
         }

@@ -72,7 +72,9 @@ enum Proxy {
 
 /// The Pod is meshed, but its `linkerd-proxy` container does not say what it listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the Pod is labelled as meshed, but the listen addresses of its linkerd-proxy container cannot be read")]
+#[error(
+    "the Pod is labelled as meshed, but the listen addresses of its linkerd-proxy container cannot be read"
+)]
 pub struct ProxyUnreadable;
 
 // === impl MeshPolicy ===
@@ -82,7 +84,9 @@ impl MeshPolicy {
     pub(super) fn reach(&self, endpoint: &ViewEndpoint) -> Result<Reach, ProxyUnreadable> {
         endpoint
             .workload()
-            .map_or(Ok(Reach::default()), |workload| self.reach_pod(endpoint, workload))
+            .map_or(Ok(Reach::default()), |workload| {
+                self.reach_pod(endpoint, workload)
+            })
     }
 
     /// What a client's proxy is told of an endpoint.

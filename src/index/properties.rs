@@ -65,9 +65,11 @@ impl Run {
                 }]
             }
             Step::Settle(name) => {
-                let latest = self.naive.clusters.get(name).and_then(|known| {
-                    known.pending.as_ref().or(known.current.as_ref())
-                });
+                let latest = self
+                    .naive
+                    .clusters
+                    .get(name)
+                    .and_then(|known| known.pending.as_ref().or(known.current.as_ref()));
                 let Some(latest) = latest else {
                     return Vec::new();
                 };
@@ -99,7 +101,10 @@ impl Run {
             );
         }
         assert!(touched.nodes || before.zones == after.zones, "{said:?}");
-        assert!(touched.clusters || before.states() == after.states(), "{said:?}");
+        assert!(
+            touched.clusters || before.states() == after.states(),
+            "{said:?}"
+        );
         let sizes = touched.sizes || touched.clusters;
         assert!(sizes || before.clusters == after.clusters, "{said:?}");
     }
@@ -116,7 +121,10 @@ impl Run {
         };
         let known = self.naive.clusters.get(name).and_then(|known| {
             let sessions = [&known.current, &known.pending];
-            sessions.into_iter().flatten().find(|known| known.id == *session)
+            sessions
+                .into_iter()
+                .flatten()
+                .find(|known| known.id == *session)
         });
         let Some(known) = known.filter(|known| known.kinds.contains(&(*kind, true))) else {
             return vec![change.clone()];
@@ -128,7 +136,8 @@ impl Run {
             .map(|object| object.name())
             .filter(|name| !listed.contains(name))
             .map(|name| says.delete_named(name));
-        gone.chain(objects.iter().map(|object| says.apply(object.clone()))).collect()
+        gone.chain(objects.iter().map(|object| says.apply(object.clone())))
+            .collect()
     }
 
     /// Compares with the model.
@@ -136,8 +145,16 @@ impl Run {
         let snapshot = self.index.snapshot(&query.service);
         let view = view(&snapshot, query);
         let (exists, complete, rows) = self.naive.answer(query);
-        assert_eq!(view.endpoints.iter().map(row).collect::<Vec<_>>(), flat(rows), "{query:?}");
-        assert_eq!((view.exists, view.complete), (exists, complete), "{query:?}");
+        assert_eq!(
+            view.endpoints.iter().map(row).collect::<Vec<_>>(),
+            flat(rows),
+            "{query:?}"
+        );
+        assert_eq!(
+            (view.exists, view.complete),
+            (exists, complete),
+            "{query:?}"
+        );
         let mut anywhere = query.clone();
         anywhere.zone = None;
         assert!(
@@ -159,7 +176,9 @@ impl Picture {
     fn of(index: &Index) -> Self {
         let snapshot = |name: ServiceName| (name.clone(), index.snapshot(&name));
         let zones = index.node_zones();
-        let zones = zones.iter().map(|(node, zone)| (node.to_string(), zone.to_string()));
+        let zones = zones
+            .iter()
+            .map(|(node, zone)| (node.to_string(), zone.to_string()));
         Self {
             snapshots: services().into_iter().map(snapshot).collect(),
             clusters: index.clusters(),
@@ -178,13 +197,19 @@ impl Picture {
     }
 
     fn text(&self) -> String {
-        format!("{:#?} {:#?} {:?}", self.snapshots, self.clusters, self.zones)
+        format!(
+            "{:#?} {:#?} {:?}",
+            self.snapshots, self.clusters, self.zones
+        )
     }
 }
 
 fn of_kind(session: &Session, kind: Kind) -> Vec<Object> {
     let objects = session.objects.iter();
-    objects.filter(|object| object.name().kind() == kind).cloned().collect()
+    objects
+        .filter(|object| object.name().kind() == kind)
+        .cloned()
+        .collect()
 }
 
 fn policy(ipv6: bool) -> SelectPolicy {
@@ -211,7 +236,10 @@ fn row(endpoint: &ViewEndpoint) -> String {
     let slice = endpoint.slice();
     let behind = match endpoint.joined() {
         Joined::Pod(workload) => {
-            format!(" {} {:?} {:?}", workload.pod, workload.owner, workload.facts.owner)
+            format!(
+                " {} {:?} {:?}",
+                workload.pod, workload.owner, workload.facts.owner
+            )
         }
         Joined::Address => " address".to_owned(),
         Joined::Unreadable => " unreadable".to_owned(),
@@ -230,7 +258,12 @@ fn row(endpoint: &ViewEndpoint) -> String {
 
 fn flat(rows: Vec<Row>) -> Vec<String> {
     rows.into_iter()
-        .map(|row| format!("{} {} {} {}", row.socket, row.cluster, row.trust_domain, row.text))
+        .map(|row| {
+            format!(
+                "{} {} {} {}",
+                row.socket, row.cluster, row.trust_domain, row.text
+            )
+        })
         .collect()
 }
 
@@ -238,7 +271,11 @@ fn flat(rows: Vec<Row>) -> Vec<String> {
 fn told(view: &View, endpoint: &ViewEndpoint) -> (String, Result<Mesh, ProxyUnreadable>) {
     let pod = endpoint.workload().map(|workload| {
         let facts = &workload.facts;
-        let labels = (&facts.service_account, &facts.control_plane_namespace, &facts.template_hash);
+        let labels = (
+            &facts.service_account,
+            &facts.control_plane_namespace,
+            &facts.template_hash,
+        );
         format!("{} {:?} {labels:?}", workload.pod, workload.owner)
     });
     let kind = std::mem::discriminant(endpoint.joined());
@@ -259,24 +296,37 @@ fn told(view: &View, endpoint: &ViewEndpoint) -> (String, Result<Mesh, ProxyUnre
 fn check_diff(before: &View, after: &View) {
     let delta = diff(Some(before), after);
     for removed in &delta.remove {
-        assert!(delta.add.iter().all(|added| added.socket != *removed), "{removed} twice");
+        assert!(
+            delta.add.iter().all(|added| added.socket != *removed),
+            "{removed} twice"
+        );
     }
     let folded = apply(&before.endpoints, &delta);
     let all = |view: &View, endpoints: &[ViewEndpoint]| -> Vec<_> {
-        endpoints.iter().map(|endpoint| told(view, endpoint)).collect()
+        endpoints
+            .iter()
+            .map(|endpoint| told(view, endpoint))
+            .collect()
     };
     let was = all(before, &before.endpoints);
     // What is in no delta is what the client was told before, in the words of then.
     let has: Vec<_> = folded
         .iter()
         .map(|endpoint| {
-            let added = delta.add.iter().any(|added| added.socket == endpoint.socket);
+            let added = delta
+                .add
+                .iter()
+                .any(|added| added.socket == endpoint.socket);
             told(if added { after } else { before }, endpoint)
         })
         .collect();
     assert_eq!(has, all(after, &after.endpoints));
     for added in &delta.add {
-        assert!(!was.contains(&told(after, added)), "{} says nothing new", added.socket);
+        assert!(
+            !was.contains(&told(after, added)),
+            "{} says nothing new",
+            added.socket
+        );
     }
     assert!(diff(Some(after), after).is_empty());
 }
@@ -292,21 +342,12 @@ fn retold(naive: &Naive, links_known: bool, chance: &mut Chance) -> Vec<Change> 
         for session in [&known.current, &known.pending].into_iter().flatten() {
             told.extend(retold_session(name, session, chance));
         }
-        told.reverse();
         tellers.push(told);
     }
     if links_known {
         tellers.push(vec![Change::LinksKnown]);
     }
-    let mut changes = Vec::new();
-    while !tellers.is_empty() {
-        let teller = chance.below(tellers.len());
-        match tellers[teller].pop() {
-            Some(change) => changes.push(change),
-            None => drop(tellers.remove(teller)),
-        }
-    }
-    changes
+    chance.interleave(tellers)
 }
 
 fn retold_session(name: &ClusterName, session: &Session, chance: &mut Chance) -> Vec<Change> {
@@ -328,19 +369,17 @@ fn retold_session(name: &ClusterName, session: &Session, chance: &mut Chance) ->
                     part.push(says.unreadable(*kind));
                 }
             }
-            None => part.extend(objects.into_iter().chain(listed).map(|object| says.apply(object))),
+            None => part.extend(
+                objects
+                    .into_iter()
+                    .chain(listed)
+                    .map(|object| says.apply(object)),
+            ),
         }
-        part.reverse();
         parts.push(part);
     }
     let mut changes = vec![says.opened()];
-    while !parts.is_empty() {
-        let part = chance.below(parts.len());
-        match parts[part].pop() {
-            Some(change) => changes.push(change),
-            None => drop(parts.remove(part)),
-        }
-    }
+    changes.extend(chance.interleave(parts));
     changes
 }
 
@@ -353,6 +392,20 @@ impl Chance {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+
+    /// One list of several, each of which keeps its order.
+    fn interleave<T>(&mut self, parts: Vec<Vec<T>>) -> Vec<T> {
+        let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+        let mut all = Vec::new();
+        while !parts.is_empty() {
+            let part = self.below(parts.len());
+            match parts[part].next() {
+                Some(item) => all.push(item),
+                None => drop(parts.remove(part)),
+            }
+        }
+        all
     }
 
     fn shuffle<T>(&mut self, items: &mut [T]) {

@@ -295,7 +295,10 @@ fn prefer_ipv6(candidates: &mut [Candidate]) {
         .collect();
     with_ipv6.sort_unstable();
     exclude(candidates, Exclusion::OtherFamily, |endpoint| {
-        endpoint.socket.is_ipv4() && with_ipv6.binary_search(&endpoint.endpoint().backing).is_ok()
+        endpoint.socket.is_ipv4()
+            && with_ipv6
+                .binary_search(&endpoint.endpoint().backing)
+                .is_ok()
     });
 }
 
@@ -304,7 +307,10 @@ fn prefer_ipv6(candidates: &mut [Candidate]) {
 /// All stay if any has no hint, or if none is meant for the zone. Source: Kubernetes topology-aware routing, safeguards.
 fn filter_by_hints(zone: Option<&Zone>, candidates: &mut [Candidate]) {
     let mut meant_for_zone = 0_usize;
-    for candidate in candidates.iter().filter(|candidate| candidate.excluded.is_none()) {
+    for candidate in candidates
+        .iter()
+        .filter(|candidate| candidate.excluded.is_none())
+    {
         match &candidate.endpoint.endpoint().zone_hints {
             None => return,
             Some(zones) if zone.is_some_and(|zone| zones.contains(zone)) => meant_for_zone += 1,

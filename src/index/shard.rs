@@ -85,7 +85,9 @@ impl Shard {
 
     /// Whether every kind has been read, or may not be.
     pub(super) fn is_synced(&self) -> bool {
-        self.kinds.values().all(|state| *state != KindState::Pending)
+        self.kinds
+            .values()
+            .all(|state| *state != KindState::Pending)
     }
 
     /// Kinds that have not been read yet, in order.
@@ -193,7 +195,12 @@ impl Shard {
 
     fn names(&self, kind: Kind) -> Vec<ObjectName> {
         match kind {
-            Kind::Service => self.services.keys().cloned().map(ObjectName::Service).collect(),
+            Kind::Service => self
+                .services
+                .keys()
+                .cloned()
+                .map(ObjectName::Service)
+                .collect(),
             Kind::EndpointSlice => self.slices.keys().cloned().map(ObjectName::Slice).collect(),
             Kind::Pod => self.pods.keys().cloned().map(ObjectName::Pod).collect(),
             Kind::Node => self.nodes.keys().cloned().map(ObjectName::Node).collect(),
@@ -302,7 +309,10 @@ impl Shard {
         };
         self.endpoint_count += facts.endpoints.len();
         for pod in pods_of(&facts) {
-            let slices = self.slices_by_pod.entry(self.hasher.hash_one(pod)).or_default();
+            let slices = self
+                .slices_by_pod
+                .entry(self.hasher.hash_one(pod))
+                .or_default();
             if !slices.contains(&name) {
                 slices.push(name.clone());
             }
@@ -328,7 +338,10 @@ impl Shard {
                 }
             }
             if let Some(owner) = new_owner {
-                self.pods_by_owner.entry(owner).or_default().insert(name.clone());
+                self.pods_by_owner
+                    .entry(owner)
+                    .or_default()
+                    .insert(name.clone());
             }
         }
         match facts {
@@ -399,7 +412,9 @@ impl Shard {
             let Some(facts) = self.slices.get(&slice) else {
                 continue;
             };
-            let chunk = join(Arc::clone(facts), readable, |pod| self.pods.get(pod).cloned());
+            let chunk = join(Arc::clone(facts), readable, |pod| {
+                self.pods.get(pod).cloned()
+            });
             outcome.services.insert(facts.service.clone());
             self.chunks_by_service
                 .entry(facts.service.clone())
@@ -446,10 +461,13 @@ impl Stale {
 
 /// The Pods that a slice mentions, in order, with repetitions.
 fn pods_of(facts: &SliceFacts) -> impl Iterator<Item = &PodName> {
-    facts.endpoints.iter().filter_map(|endpoint| match &endpoint.backing {
-        Backing::Pod(pod) => Some(pod),
-        Backing::Address | Backing::ExternalWorkload(_) => None,
-    })
+    facts
+        .endpoints
+        .iter()
+        .filter_map(|endpoint| match &endpoint.backing {
+            Backing::Pod(pod) => Some(pod),
+            Backing::Address | Backing::ExternalWorkload(_) => None,
+        })
 }
 
 /// The ReplicaSet or Job that owns a Pod, if one does.

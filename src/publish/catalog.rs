@@ -167,9 +167,12 @@ impl Subscription {
         let snapshot = &published.snapshot;
         let key = ViewKey::new(snapshot, port, instance.cloned(), client);
         let policy = self.catalog.policy();
-        self.channel
-            .views
-            .view(published.revision, snapshot, &key, policy, |view, before| {
+        self.channel.views.view(
+            published.revision,
+            snapshot,
+            &key,
+            policy,
+            |view, before| {
                 for collision in &view.collisions {
                     if before.is_none_or(|before| !before.collisions.contains(collision)) {
                         warn!(
@@ -181,7 +184,8 @@ impl Subscription {
                         );
                     }
                 }
-            })
+            },
+        )
     }
 
     /// Waits until the Service, or the zone of any Node, may have changed; false when there will be no more changes.
@@ -218,8 +222,7 @@ impl Shared {
     pub(super) fn forget(&self, service: &ServiceName) {
         let mut services = self.services.write();
         let unused = services.get(service).is_some_and(|channel| {
-            channel.latest.receiver_count() == 0
-                && channel.latest.borrow().snapshot.facts.is_none()
+            channel.latest.receiver_count() == 0 && channel.latest.borrow().snapshot.facts.is_none()
         });
         if unused {
             services.remove(service);

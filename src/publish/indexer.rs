@@ -88,7 +88,9 @@ impl Indexer {
         }
         self.publish(&touched);
         self.metrics.changes.inc_by(received.len() as u64);
-        self.metrics.batch_seconds.observe(seconds(started.elapsed()));
+        self.metrics
+            .batch_seconds
+            .observe(seconds(started.elapsed()));
         for at in received {
             self.metrics.lag_seconds.observe(seconds(at.elapsed()));
         }
@@ -97,11 +99,14 @@ impl Indexer {
     fn publish(&mut self, touched: &Touched) {
         if touched.nodes {
             let zones = Arc::new(self.index.node_zones());
-            self.catalog.shared().node_zones.send_if_modified(|current| {
-                let changed = *current != zones;
-                *current = zones;
-                changed
-            });
+            self.catalog
+                .shared()
+                .node_zones
+                .send_if_modified(|current| {
+                    let changed = *current != zones;
+                    *current = zones;
+                    changed
+                });
         }
         for service in &touched.services {
             self.publish_service(service);
@@ -169,10 +174,13 @@ impl Indexer {
     /// Publishes how large the clusters are now. Nobody is woken for that.
     fn publish_sizes(&self) {
         let clusters = self.index.clusters();
-        self.catalog.shared().clusters.send_if_modified(|published| {
-            *published = clusters.into();
-            false
-        });
+        self.catalog
+            .shared()
+            .clusters
+            .send_if_modified(|published| {
+                *published = clusters.into();
+                false
+            });
     }
 }
 

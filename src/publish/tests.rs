@@ -7,7 +7,9 @@ use super::indexer::IndexMetrics;
 use super::{Catalog, Indexer, StatusBoard, Subscription, ViewVersion};
 use crate::index::{Change, ClientLocality, Delta, SelectPolicy, View};
 use crate::readiness::Readiness;
-use crate::testing::{ServiceBuilder, cluster, describe, describe_endpoint, home, node_in, pod, service, slice};
+use crate::testing::{
+    ServiceBuilder, cluster, describe, describe_endpoint, home, node_in, pod, service, slice,
+};
 
 /// The writer and what it publishes to.
 struct Bridge {
@@ -50,7 +52,7 @@ impl Bridge {
         self.indexer.say(changes);
     }
 
-    fn subscribe(&self, service: ServiceBuilder) -> Option<Subscription> {
+    fn subscribe(&self, service: &ServiceBuilder) -> Option<Subscription> {
         self.catalog.subscribe(&service.name())
     }
 
@@ -69,7 +71,10 @@ fn view(subscription: &Subscription, port: u16) -> Arc<ViewVersion> {
 
 /// Messages as text, so that it shows which difference was made.
 fn encode(delta: &Delta, _: &View, _: Option<&View>) -> Vec<Bytes> {
-    let added = delta.add.iter().map(|endpoint| format!("+{}", describe_endpoint(endpoint)));
+    let added = delta
+        .add
+        .iter()
+        .map(|endpoint| format!("+{}", describe_endpoint(endpoint)));
     let removed = delta.remove.iter().map(|socket| format!("-{socket}"));
     added.chain(removed).map(Bytes::from).collect()
 }
@@ -81,12 +86,15 @@ fn check(version: &ViewVersion, sent: Option<&ViewVersion>, expected: &[&str]) {
 #[test]
 fn streams_that_are_told_the_same_share_views_and_bytes() {
     let mut bridge = Bridge::with_web();
-    let one = bridge.subscribe(web()).unwrap();
-    let two = bridge.subscribe(web()).unwrap();
+    let one = bridge.subscribe(&web()).unwrap();
+    let two = bridge.subscribe(&web()).unwrap();
     let (first, again) = (view(&one, 80), view(&two, 80));
     assert!(Arc::ptr_eq(&first, &again));
     let frames = first.frames_since(None, encode);
-    assert!(Arc::ptr_eq(&frames, &again.frames_since(None, |_, _, _| panic!("encoded twice"))));
+    assert!(Arc::ptr_eq(
+        &frames,
+        &again.frames_since(None, |_, _, _| panic!("encoded twice"))
+    ));
     assert!(!Arc::ptr_eq(&first, &view(&one, 81)));
 
     bridge.say([home().apply(slice("web").endpoint("10.0.0.2"))]);
@@ -100,10 +108,16 @@ fn streams_that_are_told_the_same_share_views_and_bytes() {
 #[test]
 fn what_a_client_does_not_see_makes_no_new_version() {
     let mut bridge = Bridge::with_web();
-    let mut reader = bridge.subscribe(web()).unwrap();
+    let mut reader = bridge.subscribe(&web()).unwrap();
     let first = view(&reader, 80);
     for change in [
-        home().apply(slice("web").endpoint("10.0.0.1").zone("a").node("n7").hostname("web-0")),
+        home().apply(
+            slice("web")
+                .endpoint("10.0.0.1")
+                .zone("a")
+                .node("n7")
+                .hostname("web-0"),
+        ),
         home().apply(slice("web-b").port(9090, "admin").endpoint("10.0.0.9")),
         home().apply(web().port(90, "admin")),
         home().apply(slice("api").of("shop/api").endpoint("10.0.0.7")),
@@ -126,7 +140,7 @@ fn what_a_client_does_not_see_makes_no_new_version() {
 #[test]
 fn becoming_multicluster_is_news() {
     let mut bridge = Bridge::with_web();
-    let reader = bridge.subscribe(web()).unwrap();
+    let reader = bridge.subscribe(&web()).unwrap();
     let before = view(&reader, 80);
     bridge.say([home().apply(web().federated("web", ""))]);
     check(&view(&reader, 80), Some(&before), &["+10.0.0.1:8080 in a"]);
@@ -135,7 +149,7 @@ fn becoming_multicluster_is_news() {
 #[test]
 fn a_lagging_stream_gets_one_merged_difference() {
     let mut bridge = Bridge::with_web();
-    let reader = bridge.subscribe(web()).unwrap();
+    let reader = bridge.subscribe(&web()).unwrap();
     let sent = view(&reader, 80);
     for last in 2..50 {
         bridge.say([home().apply(slice("web").endpoint(&format!("10.0.0.{last}")))]);
@@ -143,7 +157,11 @@ fn a_lagging_stream_gets_one_merged_difference() {
             view(&reader, 80);
         }
     }
-    check(&view(&reader, 80), Some(&sent), &["+10.0.0.49:8080", "-10.0.0.1:8080"]);
+    check(
+        &view(&reader, 80),
+        Some(&sent),
+        &["+10.0.0.49:8080", "-10.0.0.1:8080"],
+    );
     bridge.say([home().apply(slice("web").endpoint("10.0.0.1").zone("a"))]);
     check(&view(&reader, 80), Some(&sent), &[]);
 }
@@ -151,16 +169,16 @@ fn a_lagging_stream_gets_one_merged_difference() {
 #[test]
 fn a_service_that_is_gone_comes_back_to_its_readers() {
     let mut bridge = Bridge::with_web();
-    let reader = bridge.subscribe(web()).unwrap();
+    let reader = bridge.subscribe(&web()).unwrap();
     let sent = view(&reader, 80);
     bridge.say([home().delete(web())]);
     let gone = view(&reader, 80);
     assert!(!gone.view().exists);
     check(&gone, Some(&sent), &["-10.0.0.1:8080"]);
-    assert!(bridge.subscribe(web()).is_none());
+    assert!(bridge.subscribe(&web()).is_none());
     bridge.say([home().apply(web())]);
     assert_eq!(describe(view(&reader, 80).view()), "10.0.0.1:8080 in a");
-    let other = bridge.subscribe(web()).unwrap();
+    let other = bridge.subscribe(&web()).unwrap();
     assert!(Arc::ptr_eq(&view(&reader, 80), &view(&other, 80)));
 }
 
@@ -168,14 +186,17 @@ fn a_service_that_is_gone_comes_back_to_its_readers() {
 fn nothing_remains_when_readers_have_left() {
     let mut bridge = Bridge::with_web();
     assert_eq!(bridge.kept(), (2, 0));
-    let (one, two) = (bridge.subscribe(web()).unwrap(), bridge.subscribe(web()).unwrap());
+    let (one, two) = (
+        bridge.subscribe(&web()).unwrap(),
+        bridge.subscribe(&web()).unwrap(),
+    );
     drop([view(&one, 80), view(&two, 81)]);
     drop(one);
     assert_eq!(bridge.kept(), (2, 2));
     drop(two);
     assert_eq!(bridge.kept(), (2, 0));
 
-    let reader = bridge.subscribe(web()).unwrap();
+    let reader = bridge.subscribe(&web()).unwrap();
     bridge.say([home().delete(web())]);
     view(&reader, 80);
     assert_eq!(bridge.kept(), (2, 1));
@@ -188,12 +209,16 @@ fn nothing_remains_when_readers_have_left() {
 #[test]
 fn asking_for_many_ports_keeps_few_views() {
     let bridge = Bridge::with_web();
-    let reader = bridge.subscribe(web()).unwrap();
+    let reader = bridge.subscribe(&web()).unwrap();
     let held = view(&reader, 80);
     for port in 1000..3000 {
         view(&reader, port);
     }
-    assert!(bridge.catalog.view_count() <= 32, "{}", bridge.catalog.view_count());
+    assert!(
+        bridge.catalog.view_count() <= 32,
+        "{}",
+        bridge.catalog.view_count()
+    );
     assert!(Arc::ptr_eq(&held, &view(&reader, 80)));
 }
 

@@ -120,7 +120,9 @@ impl ClusterBuilder {
         Kind::watched_in(self.role())
             .iter()
             .map(|kind| {
-                let of_kind = objects.iter().filter(|object| object.name().kind() == *kind);
+                let of_kind = objects
+                    .iter()
+                    .filter(|object| object.name().kind() == *kind);
                 self.resync(*kind, of_kind.cloned())
             })
             .collect()

@@ -163,7 +163,13 @@ impl ServiceBuilder {
     /// The object.
     pub fn object(self) -> Object {
         let ports = self.ports.into();
-        Object::Service(self.name, ServiceFacts { ports, ..self.facts })
+        Object::Service(
+            self.name,
+            ServiceFacts {
+                ports,
+                ..self.facts
+            },
+        )
     }
 }
 
@@ -189,7 +195,9 @@ impl SliceBuilder {
     #[must_use]
     pub fn port(mut self, port: u16, name: &str) -> Self {
         let name = name.into();
-        self.ports.get_or_insert_default().push(SlicePort { name, port });
+        self.ports
+            .get_or_insert_default()
+            .push(SlicePort { name, port });
         self
     }
 
@@ -331,7 +339,8 @@ impl PodBuilder {
     /// Injected by the control plane in namespace `linkerd`: inbound 4143, admin 4191, control 4190.
     #[must_use]
     pub fn meshed(self) -> Self {
-        self.meshed_by("linkerd").proxy(Some(4143), Some(4191), Some(4190))
+        self.meshed_by("linkerd")
+            .proxy(Some(4143), Some(4191), Some(4190))
     }
 
     /// Labelled as injected by a control plane in this namespace.

@@ -60,7 +60,9 @@ impl World {
         let snapshot = self.snapshot(service);
         let node = (!node.is_empty()).then(|| NodeName::from(node));
         let client = ClientLocality {
-            zone: node.as_ref().and_then(|node| self.index.node_zones().get(node).cloned()),
+            zone: node
+                .as_ref()
+                .and_then(|node| self.index.node_zones().get(node).cloned()),
             node,
         };
         let key = ViewKey::new(&snapshot, port, instance.map(Text::from), &client);
@@ -69,7 +71,12 @@ impl World {
 
     /// Services that the last changes touched.
     pub fn touched_services(&self) -> String {
-        let names: Vec<String> = self.touched.services.iter().map(ToString::to_string).collect();
+        let names: Vec<String> = self
+            .touched
+            .services
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         names.join(" ")
     }
 }

@@ -107,7 +107,10 @@ pub(super) async fn open(
 }
 
 /// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet, and since when it is.
-fn youngest_unread(snapshot: &ServiceSnapshot, catalog: &Catalog) -> Option<(Instant, ClusterName)> {
+fn youngest_unread(
+    snapshot: &ServiceSnapshot,
+    catalog: &Catalog,
+) -> Option<(Instant, ClusterName)> {
     snapshot
         .members
         .iter()
@@ -202,7 +205,11 @@ impl Running {
                 return None;
             }
             let view = self.request.view(&self.subscription, &self.catalog);
-            if self.sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &view)) {
+            if self
+                .sent
+                .as_ref()
+                .is_none_or(|sent| !Arc::ptr_eq(sent, &view))
+            {
                 self.next = Some(view);
             }
         }

@@ -66,7 +66,11 @@ fn pods_outside_the_mesh_and_skipped_ports_say_nothing() {
 fn a_proxy_that_cannot_be_read_takes_the_endpoint_away() {
     check(web().proxy(Some(4143), None, Some(4190)), 80, "-");
     check(web().proxy(Some(4143), Some(4191), None), 80, "-");
-    check(web().proxy(None, Some(4191), Some(4190)), 80, &format!("meshed h2 {WEB}"));
+    check(
+        web().proxy(None, Some(4191), Some(4190)),
+        80,
+        &format!("meshed h2 {WEB}"),
+    );
     check(web().proxy(None, Some(4191), Some(4190)), 25, "-");
     check(web().proxy(Some(0), Some(4191), Some(4190)), 25, "-");
 }
@@ -99,7 +103,11 @@ fn http_2_is_asked_for_only_if_upgrades_are_on() {
 
 #[test]
 fn identity_needs_the_own_control_plane_and_a_pod_that_has_the_address() {
-    check(web().account("web"), 80, "meshed h2 web.shop.serviceaccount.identity.linkerd.home.example");
+    check(
+        web().account("web"),
+        80,
+        "meshed h2 web.shop.serviceaccount.identity.linkerd.home.example",
+    );
     check(web().meshed_by("other"), 80, "meshed h2");
     check(pod("shop/web-0").ip("10.0.0.9").meshed(), 80, "meshed h2");
     check(pod("shop/web-0").meshed(), 80, "meshed h2");
@@ -115,20 +123,37 @@ fn identity_needs_a_trust_domain_and_the_slices_own_namespace() {
         web().object(),
     ]));
     assert_eq!(say(&world, 80), "meshed h2");
-    world.say(home().session(2).begins_with([
-        service("shop/web").object(),
-        slice("web").endpoint("10.0.0.1").pod("other/web-0").object(),
-        pod("other/web-0").ip("10.0.0.1").meshed().object(),
-    ]));
+    world.say(
+        home().session(2).begins_with([
+            service("shop/web").object(),
+            slice("web")
+                .endpoint("10.0.0.1")
+                .pod("other/web-0")
+                .object(),
+            pod("other/web-0").ip("10.0.0.1").meshed().object(),
+        ]),
+    );
     assert_eq!(say(&world, 80), "meshed h2");
 }
 
 #[test]
 fn a_gateway_has_the_identity_that_its_slice_says() {
-    let gateway = |identity| slice("web").mirrored_from("east", "web.shop", identity).endpoint("10.9.0.1");
+    let gateway = |identity| {
+        slice("web")
+            .mirrored_from("east", "web.shop", identity)
+            .endpoint("10.9.0.1")
+    };
     for (h2_upgrade, identity, expected) in [
-        (true, "gateway.example", "meshed h2 gateway.example without server name"),
-        (false, "gateway.example", "plain gateway.example without server name"),
+        (
+            true,
+            "gateway.example",
+            "meshed h2 gateway.example without server name",
+        ),
+        (
+            false,
+            "gateway.example",
+            "plain gateway.example without server name",
+        ),
         (true, "", "plain"),
     ] {
         let mut world = World::default();

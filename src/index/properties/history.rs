@@ -265,15 +265,17 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         option::weighted(0.3, pick(&HOSTNAMES)),
         hints,
     )
-        .prop_map(|(address, ready, backing, zone, node, hostname, hints)| Endpoint {
-            address,
-            conditions: Conditions::from_optional(Some(ready), None, None),
-            backing,
-            zone: zone.map(Zone::from),
-            node: node.map(NodeName::from),
-            hostname: hostname.map(Text::from),
-            zone_hints: hints.map(Into::into),
-        })
+        .prop_map(
+            |(address, ready, backing, zone, node, hostname, hints)| Endpoint {
+                address,
+                conditions: Conditions::from_optional(Some(ready), None, None),
+                backing,
+                zone: zone.map(Zone::from),
+                node: node.map(NodeName::from),
+                hostname: hostname.map(Text::from),
+                zone_hints: hints.map(Into::into),
+            },
+        )
 }
 
 fn pod() -> impl Strategy<Value = Object> {
@@ -297,22 +299,24 @@ fn pod() -> impl Strategy<Value = Object> {
         option::weighted(0.3, pick(&["8080", "8081", "1-65535", ""])),
         (prop::bool::weighted(0.2), proxy),
     )
-        .prop_map(|(name, ips, finished, node, mesh, owner, opaque, (skip, proxy))| {
-            let ports = |list: &str| PortSet::parse(list, |_| None).0;
-            let facts = PodFacts {
-                ips: ips.into(),
-                finished,
-                node: node.map(NodeName::from),
-                service_account: "default".into(),
-                control_plane_namespace: mesh.map(Text::from),
-                template_hash: None,
-                owner,
-                opaque_ports: opaque.map(ports),
-                skip_inbound_ports: ports(if skip { "8080" } else { "" }),
-                proxy,
-            };
-            Object::Pod(name, facts)
-        })
+        .prop_map(
+            |(name, ips, finished, node, mesh, owner, opaque, (skip, proxy))| {
+                let ports = |list: &str| PortSet::parse(list, |_| None).0;
+                let facts = PodFacts {
+                    ips: ips.into(),
+                    finished,
+                    node: node.map(NodeName::from),
+                    service_account: "default".into(),
+                    control_plane_namespace: mesh.map(Text::from),
+                    template_hash: None,
+                    owner,
+                    opaque_ports: opaque.map(ports),
+                    skip_inbound_ports: ports(if skip { "8080" } else { "" }),
+                    proxy,
+                };
+                Object::Pod(name, facts)
+            },
+        )
 }
 
 fn node() -> impl Strategy<Value = Object> {

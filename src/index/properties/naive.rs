@@ -281,11 +281,13 @@ impl Session {
         });
         if self.facts.role == ClusterRole::Home {
             if facts.internal_traffic_policy == TrafficPolicy::Local {
-                candidates.retain(|candidate| match (&candidate.endpoint.backing, candidate.pod) {
-                    (Backing::Pod(_), Some(pod)) => pod.node == query.node,
-                    (Backing::Pod(_), None) => candidate.endpoint.node == query.node,
-                    _ => false,
-                });
+                candidates.retain(
+                    |candidate| match (&candidate.endpoint.backing, candidate.pod) {
+                        (Backing::Pod(_), Some(pod)) => pod.node == query.node,
+                        (Backing::Pod(_), None) => candidate.endpoint.node == query.node,
+                        _ => false,
+                    },
+                );
             } else if let Some(zone) = &query.zone {
                 let hinted = candidates
                     .iter()
@@ -308,7 +310,10 @@ impl Session {
         candidates.retain(|candidate| {
             candidate.endpoint.address.is_ipv6() || !dual.contains(&candidate.endpoint.backing)
         });
-        candidates.into_iter().map(|candidate| candidate.row).collect()
+        candidates
+            .into_iter()
+            .map(|candidate| candidate.row)
+            .collect()
     }
 
     /// Endpoints that are ready, of the instance, and backed by something usable.
@@ -356,7 +361,8 @@ impl Session {
                                 continue;
                             }
                             let owner = self.owner(name.namespace.as_str(), pod);
-                            row.text += &format!(" {name} {owner:?} {:?}", pod.owner);
+                            let said = format!(" {name} {owner:?} {:?}", pod.owner);
+                            row.text.push_str(&said);
                             row.without_pod = false;
                             row.unvouched = name.namespace != slice.service.namespace
                                 || !pod.ips.contains(&endpoint.address);
@@ -383,7 +389,10 @@ fn proxy_is_unreadable(pod: &PodFacts, port: u16) -> bool {
     if !meshed || pod.skip_inbound_ports.contains(port) {
         return false;
     }
-    let opaque = pod.opaque_ports.as_ref().is_some_and(|ports| ports.contains(port));
+    let opaque = pod
+        .opaque_ports
+        .as_ref()
+        .is_some_and(|ports| ports.contains(port));
     match (pod.proxy.admin, pod.proxy.control) {
         (Some(admin), Some(control)) => {
             let own = port == admin || port == control;

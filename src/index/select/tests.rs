@@ -10,7 +10,11 @@ fn world(service: ServiceBuilder, slices: impl IntoIterator<Item = SliceBuilder>
         service.object(),
         node_in("a", "n0"),
         node_in("b", "n1"),
-        pod("shop/web-0").ip("10.0.0.1").ip("fd00::1").on_node("n0").object(),
+        pod("shop/web-0")
+            .ip("10.0.0.1")
+            .ip("fd00::1")
+            .on_node("n0")
+            .object(),
         pod("shop/web-1").ip("10.0.0.2").on_node("n1").object(),
     ];
     objects.extend(slices.into_iter().map(SliceBuilder::object));
@@ -36,8 +40,14 @@ fn web() -> ServiceBuilder {
 
 fn of_two_zones() -> SliceBuilder {
     slice("web")
-        .endpoint("10.0.0.1").pod("shop/web-0").zone("a").for_zones(&["a"])
-        .endpoint("10.0.0.2").pod("shop/web-1").zone("b").for_zones(&["b"])
+        .endpoint("10.0.0.1")
+        .pod("shop/web-0")
+        .zone("a")
+        .for_zones(&["a"])
+        .endpoint("10.0.0.2")
+        .pod("shop/web-1")
+        .zone("b")
+        .for_zones(&["b"])
 }
 
 #[test]
@@ -54,7 +64,11 @@ fn hints_choose_by_zone_unless_that_leaves_nothing() {
 
     let unready = slice("more").endpoint("10.0.0.9").not_ready();
     let unhinted_is_not_ready = world(web(), [of_two_zones(), unready]);
-    check(&unhinted_is_not_ready, "n0 - 80", "10.0.0.1:8080 web-0 in a");
+    check(
+        &unhinted_is_not_ready,
+        "n0 - 80",
+        "10.0.0.1:8080 web-0 in a",
+    );
 
     let elsewhere = of_two_zones().for_zones(&["a"]);
     check(&world(web(), [elsewhere]), "n1 - 80", both);
@@ -62,9 +76,16 @@ fn hints_choose_by_zone_unless_that_leaves_nothing() {
 
 #[test]
 fn hints_are_looked_at_after_the_instance_is() {
-    let slice = of_two_zones().hostname("web-1").endpoint("10.0.0.9").hostname("web-1");
+    let slice = of_two_zones()
+        .hostname("web-1")
+        .endpoint("10.0.0.9")
+        .hostname("web-1");
     let world = world(web(), [slice]);
-    check(&world, "n1 web-1 80", "10.0.0.2:8080 web-1 in b, 10.0.0.9:8080");
+    check(
+        &world,
+        "n1 web-1 80",
+        "10.0.0.2:8080 web-1 in b, 10.0.0.9:8080",
+    );
     check(&world, "n1 web-9 80", "-");
     check(&world, "n1 WEB-1 80", "-");
 }
@@ -83,7 +104,10 @@ fn a_node_local_service_keeps_clients_on_their_node() {
 
 #[test]
 fn a_node_local_service_believes_slices_where_pods_may_not_be_read() {
-    let slice = slice("web").endpoint("10.0.0.7").pod("shop/web-7").node("n0");
+    let slice = slice("web")
+        .endpoint("10.0.0.7")
+        .pod("shop/web-7")
+        .node("n0");
     let mut world = world(web().node_local(), [slice]);
     check(&world, "n0 - 80", "-");
     world.say([home().unreadable(crate::index::Kind::Pod)]);
@@ -106,10 +130,16 @@ fn only_the_answers_of_node_local_services_depend_on_the_node() {
 
 #[test]
 fn a_workload_is_served_by_one_family() {
-    let dual = slice("web-4").endpoint("10.0.0.1").pod("shop/web-0")
-        .endpoint("10.0.0.2").pod("shop/web-1")
+    let dual = slice("web-4")
+        .endpoint("10.0.0.1")
+        .pod("shop/web-0")
+        .endpoint("10.0.0.2")
+        .pod("shop/web-1")
         .endpoint("10.0.0.9");
-    let dual6 = slice("web-6").endpoint("fd00::1").pod("shop/web-0").endpoint("fd00::9");
+    let dual6 = slice("web-6")
+        .endpoint("fd00::1")
+        .pod("shop/web-0")
+        .endpoint("fd00::9");
     let mut world = world(web(), [dual, dual6]);
     check(
         &world,
@@ -126,8 +156,14 @@ fn a_workload_is_served_by_one_family() {
 
 #[test]
 fn hints_come_before_the_preferred_family_and_after_the_unwanted_one() {
-    let v4 = slice("web-4").endpoint("10.0.0.1").pod("shop/web-0").for_zones(&["a"]);
-    let v6 = slice("web-6").endpoint("fd00::1").pod("shop/web-0").for_zones(&["b"]);
+    let v4 = slice("web-4")
+        .endpoint("10.0.0.1")
+        .pod("shop/web-0")
+        .for_zones(&["a"]);
+    let v6 = slice("web-6")
+        .endpoint("fd00::1")
+        .pod("shop/web-0")
+        .for_zones(&["b"]);
     let mut world = world(web(), [v4, v6]);
     check(&world, "n0 - 80", "10.0.0.1:8080 web-0");
     check(&world, "n1 - 80", "10.0.0.1:8080 web-0");
@@ -138,11 +174,18 @@ fn hints_come_before_the_preferred_family_and_after_the_unwanted_one() {
 
 #[test]
 fn ports_are_looked_up_by_name_and_other_numbers_taken_as_they_are() {
-    let named = slice("named").port(8080, "http").port(9090, "admin").endpoint("10.0.0.8");
+    let named = slice("named")
+        .port(8080, "http")
+        .port(9090, "admin")
+        .endpoint("10.0.0.8");
     let unnamed = slice("unnamed").port(7070, "").endpoint("10.0.0.9");
     let without = slice("without").without_ports().endpoint("10.0.0.7");
     let world = world(
-        web().port(90, "admin").port(70, "").port(60, "gone").port(80, "admin"),
+        web()
+            .port(90, "admin")
+            .port(70, "")
+            .port(60, "gone")
+            .port(80, "admin"),
         [named, unnamed, without],
     );
     check(&world, "- - 80", "10.0.0.8:8080");
@@ -158,8 +201,16 @@ fn of_several_endpoints_with_one_address_the_best_is_served() {
     let stranger = slice("b").endpoint("10.0.0.1").pod("shop/web-1");
     let owner = slice("c").endpoint("10.0.0.1").pod("shop/web-0");
     check(&world(web(), [bare.clone()]), "- - 80", "10.0.0.1:8080");
-    check(&world(web(), [bare.clone(), stranger.clone()]), "- - 80", "10.0.0.1:8080 web-1");
-    check(&world(web(), [bare, stranger, owner]), "- - 80", "10.0.0.1:8080 web-0");
+    check(
+        &world(web(), [bare.clone(), stranger.clone()]),
+        "- - 80",
+        "10.0.0.1:8080 web-1",
+    );
+    check(
+        &world(web(), [bare, stranger, owner]),
+        "- - 80",
+        "10.0.0.1:8080 web-0",
+    );
 }
 
 #[test]
@@ -179,7 +230,10 @@ fn of_several_clusters_the_home_cluster_then_the_first_by_name_is_believed() {
     );
     world.say([home().apply(service("shop/local"))]);
     for name in ["west", "east"] {
-        let slice = slice("web").endpoint("10.0.0.1").endpoint("10.0.0.5").object();
+        let slice = slice("web")
+            .endpoint("10.0.0.1")
+            .endpoint("10.0.0.5")
+            .object();
         world.say(cluster(name).begins_with([service("shop/web").object(), slice]));
     }
     check(&world, "- - 80", "10.0.0.1:80, 10.0.0.5:80@east");
@@ -191,7 +245,11 @@ fn of_several_clusters_the_home_cluster_then_the_first_by_name_is_believed() {
         .collect();
     assert_eq!(
         collisions,
-        ["10.0.0.1:80 home>east", "10.0.0.1:80 home>west", "10.0.0.5:80 east>west"]
+        [
+            "10.0.0.1:80 home>east",
+            "10.0.0.1:80 home>west",
+            "10.0.0.5:80 east>west"
+        ]
     );
 }
 
@@ -199,24 +257,50 @@ fn of_several_clusters_the_home_cluster_then_the_first_by_name_is_believed() {
 fn a_member_of_another_cluster_is_not_filtered() {
     let mut world = world(service("shop/web").mirrors("web@east"), []);
     world.say([cluster("east").linked()]);
-    world.say(cluster("east").begins_with([
-        web().node_local().object(),
-        slice("web").endpoint("10.1.0.1").zone("a").for_zones(&["a"]).object(),
-        slice("web-b").endpoint("10.1.0.2").zone("b").for_zones(&["b"]).object(),
-    ]));
-    check(&world, "n0 - 80", "10.1.0.1:8080@east in a, 10.1.0.2:8080@east in b");
+    world.say(
+        cluster("east").begins_with([
+            web().node_local().object(),
+            slice("web")
+                .endpoint("10.1.0.1")
+                .zone("a")
+                .for_zones(&["a"])
+                .object(),
+            slice("web-b")
+                .endpoint("10.1.0.2")
+                .zone("b")
+                .for_zones(&["b"])
+                .object(),
+        ]),
+    );
+    check(
+        &world,
+        "n0 - 80",
+        "10.1.0.1:8080@east in a, 10.1.0.2:8080@east in b",
+    );
 }
 
 #[test]
 fn every_listed_endpoint_is_explained() {
     let slice = of_two_zones()
-        .endpoint("10.0.0.3").not_ready()
-        .endpoint("10.0.0.4").pod("shop/nobody").for_zones(&["a"])
-        .endpoint("10.0.0.5").external_workload("vm").for_zones(&["a"])
-        .endpoint("10.0.0.6").pod("shop/done").for_zones(&["a"])
-        .endpoint("10.0.0.7").pod("shop/odd").for_zones(&["a"])
-        .endpoint("10.0.0.1").for_zones(&["a"])
-        .endpoint("fd00::1").pod("shop/web-0").for_zones(&["a"]);
+        .endpoint("10.0.0.3")
+        .not_ready()
+        .endpoint("10.0.0.4")
+        .pod("shop/nobody")
+        .for_zones(&["a"])
+        .endpoint("10.0.0.5")
+        .external_workload("vm")
+        .for_zones(&["a"])
+        .endpoint("10.0.0.6")
+        .pod("shop/done")
+        .for_zones(&["a"])
+        .endpoint("10.0.0.7")
+        .pod("shop/odd")
+        .for_zones(&["a"])
+        .endpoint("10.0.0.1")
+        .for_zones(&["a"])
+        .endpoint("fd00::1")
+        .pod("shop/web-0")
+        .for_zones(&["a"]);
     let mut world = world(web(), [slice]);
     world.policy.mesh = MeshPolicy {
         default_opaque_ports: PortSet::default(),

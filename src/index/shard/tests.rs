@@ -47,15 +47,35 @@ fn a_pod_is_named_by_what_owns_its_owner() {
     let mut world = world(web());
     let owned = pod("shop/web-0").owned_by("ReplicaSet", "web-5d");
     world.say([home().apply(owned)]);
-    check(&world, "shop/web", "10.0.0.1:80 web-0/ReplicaSet:web-5d", "shop/web");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/ReplicaSet:web-5d",
+        "shop/web",
+    );
     world.say([home().apply(replica_set("shop/web-5d", Some(("Deployment", "web"))))]);
-    check(&world, "shop/web", "10.0.0.1:80 web-0/Deployment:web", "shop/web");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/Deployment:web",
+        "shop/web",
+    );
     world.say([home().apply(replica_set("other/web-5d", Some(("Deployment", "no"))))]);
     check(&world, "shop/web", "10.0.0.1:80 web-0/Deployment:web", "");
     world.say([home().apply(replica_set("shop/web-5d", Some(("Rollout", "web"))))]);
-    check(&world, "shop/web", "10.0.0.1:80 web-0/ReplicaSet:web-5d", "shop/web");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/ReplicaSet:web-5d",
+        "shop/web",
+    );
     world.say([home().resync(Kind::ReplicaSet, [])]);
-    check(&world, "shop/web", "10.0.0.1:80 web-0/ReplicaSet:web-5d", "");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/ReplicaSet:web-5d",
+        "",
+    );
 }
 
 #[test]
@@ -65,9 +85,19 @@ fn a_job_passes_on_whatever_owns_it() {
         home().apply(job("shop/nightly-1", Some(("CronJob", "nightly")))),
         home().apply(pod("shop/web-0").owned_by("Job", "nightly-1")),
     ]);
-    check(&world, "shop/web", "10.0.0.1:80 web-0/CronJob:nightly", "shop/web");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/CronJob:nightly",
+        "shop/web",
+    );
     world.say([home().apply(job("shop/nightly-1", None))]);
-    check(&world, "shop/web", "10.0.0.1:80 web-0/Job:nightly-1", "shop/web");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/Job:nightly-1",
+        "shop/web",
+    );
 }
 
 #[test]
@@ -97,9 +127,19 @@ fn pods_that_may_not_be_read_are_served_without_identity_until_they_may_be() {
     world.say([home().apply(pod("shop/web-1"))]);
     check(&world, "shop/web", "10.0.0.2:80 web-1", "shop/web");
     world.say([home().unreadable(Kind::Pod)]);
-    check(&world, "shop/web", "10.0.0.1:80 unreadable, 10.0.0.2:80 web-1", "shop/web");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 unreadable, 10.0.0.2:80 web-1",
+        "shop/web",
+    );
     world.say([home().unreadable(Kind::Pod)]);
-    check(&world, "shop/web", "10.0.0.1:80 unreadable, 10.0.0.2:80 web-1", "");
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 unreadable, 10.0.0.2:80 web-1",
+        "",
+    );
     world.say([home().resync(Kind::Pod, [pod("shop/web-0").object()])]);
     check(&world, "shop/web", "10.0.0.1:80 web-0", "shop/web");
 }
@@ -146,7 +186,11 @@ fn one_service_of_many_is_touched_alone() {
     let services = (0..1000).map(|n| service(&format!("shop/svc-{n}")).object());
     let slices = (0..1000).map(|n| {
         let pod = format!("shop/pod-{n}");
-        slice(&format!("s-{n}")).of(&format!("shop/svc-{n}")).endpoint("10.0.0.1").pod(&pod).object()
+        slice(&format!("s-{n}"))
+            .of(&format!("shop/svc-{n}"))
+            .endpoint("10.0.0.1")
+            .pod(&pod)
+            .object()
     });
     let mut world = World::default();
     world.say(home().begins_with(services.chain(slices)));

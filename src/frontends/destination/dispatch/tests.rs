@@ -5,7 +5,11 @@ use crate::testing::{ServiceBuilder, World, cluster, home, service};
 /// How `shop/web` is answered, or why it is not.
 fn check(service: ServiceBuilder, more: Vec<Change>, expected: &str) {
     let text = match Dispatch::of(&world(service, more).snapshot("shop/web")) {
-        Ok(dispatch) => format!("{dispatch:?}").split('(').next().unwrap_or_default().to_owned(),
+        Ok(dispatch) => format!("{dispatch:?}")
+            .split('(')
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         Err(refusal) => refusal.to_string(),
     };
     assert_eq!(text, expected);
@@ -32,8 +36,16 @@ fn services_are_answered_from_where_they_say() {
     check(web().federated("", ""), vec![], "Federated");
     check(web().federated("", "").external_name(), vec![], "Federated");
     check(web().mirrors("api@east"), vec![], "Remote");
-    check(web().mirrors("api@east"), east_has(service("shop/api")), "Remote");
-    check(web().mirrors("api@east"), east_has(service("shop/other")), "Remote");
+    check(
+        web().mirrors("api@east"),
+        east_has(service("shop/api")),
+        "Remote",
+    );
+    check(
+        web().mirrors("api@east"),
+        east_has(service("shop/other")),
+        "Remote",
+    );
 }
 
 #[test]
@@ -41,7 +53,11 @@ fn what_has_no_endpoints_by_its_nature_is_refused() {
     check(service("shop/api"), vec![], "service shop/web not found");
     let external = |name: &str| format!("{name} is of type ExternalName, which has no endpoints");
     check(web().external_name(), vec![], &external("shop/web"));
-    check(web().external_name().mirrors("api@east"), vec![], &external("shop/web"));
+    check(
+        web().external_name().mirrors("api@east"),
+        vec![],
+        &external("shop/web"),
+    );
     let there = east_has(service("shop/api").external_name());
     check(web().mirrors("api@east"), there, &external("shop/api"));
     check(
@@ -58,12 +74,23 @@ fn what_has_no_endpoints_by_its_nature_is_refused() {
 
 #[test]
 fn a_stream_ends_when_its_service_becomes_something_else() {
-    let kinds = || [web(), web().mirrors("api@east"), web().mirrors("b@east"), web().federated("a", "")];
+    let kinds = || {
+        [
+            web(),
+            web().mirrors("api@east"),
+            web().mirrors("b@east"),
+            web().federated("a", ""),
+        ]
+    };
     for (opened, one) in kinds().into_iter().enumerate() {
         let dispatch = Dispatch::of(&world(one, vec![]).snapshot("shop/web")).unwrap();
         for (now, other) in kinds().into_iter().enumerate() {
             let snapshot = world(other, vec![]).snapshot("shop/web");
-            assert_eq!(dispatch.still_holds(&snapshot), opened == now, "{dispatch:?} {now}");
+            assert_eq!(
+                dispatch.still_holds(&snapshot),
+                opened == now,
+                "{dispatch:?} {now}"
+            );
         }
         let gone = world(service("shop/api"), vec![]).snapshot("shop/web");
         assert_eq!(dispatch.still_holds(&gone), dispatch != Dispatch::Federated);

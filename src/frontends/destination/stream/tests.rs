@@ -20,7 +20,7 @@ use crate::readiness::Readiness;
 use crate::testing::{HOME, ServiceBuilder, cluster, describe, home, service, slice};
 
 /// Longer than any test.
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 fn bridge() -> (Indexer, Catalog) {
     Indexer::new(
@@ -83,7 +83,11 @@ fn run(opened: Result<Opened, NotOpened>) -> Pin<Box<dyn Stream<Item = Bytes> + 
         http2: None,
     };
     let metrics = Metrics::default();
-    let frames = opened.unwrap().run(Arc::new(translation), CancellationToken::new(), metrics.open());
+    let frames = opened.unwrap().run(
+        Arc::new(translation),
+        CancellationToken::new(),
+        metrics.open(),
+    );
     Box::pin(frames)
 }
 
@@ -93,7 +97,10 @@ async fn read(stream: &mut Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> String 
     loop {
         match poll!(stream.next()) {
             Poll::Ready(Some(frame)) => {
-                let update = Update::decode(&frame[PREFIX_LEN..]).unwrap().update.unwrap();
+                let update = Update::decode(&frame[PREFIX_LEN..])
+                    .unwrap()
+                    .update
+                    .unwrap();
                 texts.push(match update {
                     update::Update::Add(set) => format!("add {}", set.addrs.len()),
                     update::Update::Remove(set) => format!("remove {}", set.addrs.len()),
@@ -113,7 +120,10 @@ async fn read(stream: &mut Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> String 
 #[tokio::test]
 async fn a_complete_answer_is_given_at_once() {
     let (mut indexer, catalog) = bridge();
-    check(&open(&catalog, LONG).await, "the home cluster has not been read yet");
+    check(
+        &open(&catalog, LONG).await,
+        "the home cluster has not been read yet",
+    );
     indexer.say(home().begins_with([]));
     check(&open(&catalog, LONG).await, "service shop/web not found");
     indexer.say([home().apply(web())]);
@@ -173,7 +183,10 @@ async fn the_cluster_known_for_the_shortest_time_is_waited_for() {
     }
     let snapshot = catalog.subscribe(&web().name()).unwrap().snapshot();
     let (since, youngest) = super::youngest_unread(&snapshot, &catalog).unwrap();
-    assert_eq!((since, youngest.as_str()), (catalog.known_since(&"west".into()), "west"));
+    assert_eq!(
+        (since, youngest.as_str()),
+        (catalog.known_since(&"west".into()), "west")
+    );
 }
 
 #[tokio::test]
@@ -211,7 +224,10 @@ async fn what_joins_later_follows_on_the_same_stream() {
     assert_eq!(read(&mut stream).await, "add 1");
     indexer.say(east_has("10.1.0.1"));
     assert_eq!(read(&mut stream).await, "add 1");
-    indexer.say([cluster("east").unlinked(), home().delete(service("shop/local"))]);
+    indexer.say([
+        cluster("east").unlinked(),
+        home().delete(service("shop/local")),
+    ]);
     assert_eq!(read(&mut stream).await, "no_endpoints true");
     assert_eq!(read(&mut stream).await, "");
 }

@@ -7,7 +7,9 @@ use super::{Http2Params, PREFIX_LEN, Translation};
 use crate::index::{MeshPolicy, View, diff};
 use crate::proto::destination::update::Update as Kind;
 use crate::proto::destination::{Update, WeightedAddr, WeightedAddrSet};
-use crate::testing::{SliceBuilder, World, cluster, home, job, node_in, pod, replica_set, service, slice};
+use crate::testing::{
+    SliceBuilder, World, cluster, home, job, node_in, pod, replica_set, service, slice,
+};
 
 fn translation() -> Translation {
     Translation {
@@ -27,9 +29,17 @@ fn world(slices: impl IntoIterator<Item = SliceBuilder>) -> World {
         node_in("a", "n0"),
         replica_set("shop/web-5d", Some(("Deployment", "web"))),
         job("shop/once", None),
-        pod("shop/web-0").ip("10.0.0.1").owned_by("ReplicaSet", "web-5d").template_hash("5d")
-            .account("web").meshed().object(),
-        pod("shop/web-1").ip("10.0.0.2").owned_by("Job", "once").object(),
+        pod("shop/web-0")
+            .ip("10.0.0.1")
+            .owned_by("ReplicaSet", "web-5d")
+            .template_hash("5d")
+            .account("web")
+            .meshed()
+            .object(),
+        pod("shop/web-1")
+            .ip("10.0.0.2")
+            .owned_by("Job", "once")
+            .object(),
         pod("shop/web-2").ip("10.0.0.3").object(),
     ];
     objects.extend(slices.into_iter().map(SliceBuilder::object));
@@ -45,7 +55,10 @@ fn decode(frames: &[Bytes]) -> Vec<Kind> {
         .map(|frame| {
             let len = u32::from_be_bytes(frame[1..PREFIX_LEN].try_into().unwrap());
             assert_eq!((frame[0], len as usize), (0, frame.len() - PREFIX_LEN));
-            Update::decode(&frame[PREFIX_LEN..]).unwrap().update.unwrap()
+            Update::decode(&frame[PREFIX_LEN..])
+                .unwrap()
+                .update
+                .unwrap()
         })
         .collect()
 }
@@ -62,7 +75,10 @@ fn only_add(kinds: &[Kind]) -> &WeightedAddrSet {
 }
 
 fn labels(labels: &BTreeMap<String, String>) -> String {
-    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels: Vec<String> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     labels.join(" ")
 }
 
@@ -91,10 +107,16 @@ fn check_labels(world: &World, node: &str, expected: &[&str]) {
 #[test]
 fn pods_are_labelled_by_what_they_are_and_where() {
     let slice = slice("web")
-        .endpoint("10.0.0.1").pod("shop/web-0").zone("a")
-        .endpoint("10.0.0.2").pod("shop/web-1").zone("b")
-        .endpoint("10.0.0.3").pod("shop/web-2")
-        .endpoint("10.0.0.4").zone("a");
+        .endpoint("10.0.0.1")
+        .pod("shop/web-0")
+        .zone("a")
+        .endpoint("10.0.0.2")
+        .pod("shop/web-1")
+        .zone("b")
+        .endpoint("10.0.0.3")
+        .pod("shop/web-2")
+        .endpoint("10.0.0.4")
+        .zone("a");
     let world = world([slice]);
     check_labels(
         &world,
@@ -143,12 +165,19 @@ fn labels_that_not_all_addresses_share_stand_on_the_addresses() {
         ],
     );
     check_labels(
-        &world([slice("m").mirrored_from("east", "web", "").endpoint("10.9.0.1")]),
+        &world([slice("m")
+            .mirrored_from("east", "web", "")
+            .endpoint("10.9.0.1")]),
         "",
-        &["namespace=shop service=web target_cluster=east", "zone_locality=unknown"],
+        &[
+            "namespace=shop service=web target_cluster=east",
+            "zone_locality=unknown",
+        ],
     );
     check_labels(
-        &world([slice("m").mirrored_from("", "web.store", "").endpoint("10.9.0.1")]),
+        &world([slice("m")
+            .mirrored_from("", "web.store", "")
+            .endpoint("10.9.0.1")]),
         "",
         &["namespace=shop service=web", "zone_locality=unknown"],
     );
@@ -181,7 +210,11 @@ fn first_addr(translation: &Translation, world: &World, node: &str) -> WeightedA
 
 #[test]
 fn http_2_settings_go_to_meshed_pods_and_gateways() {
-    let gateway = |identity| slice("m").mirrored_from("", "web.store", identity).endpoint("10.9.0.1");
+    let gateway = |identity| {
+        slice("m")
+            .mirrored_from("", "web.store", identity)
+            .endpoint("10.9.0.1")
+    };
     let meshed = slice("web").endpoint("10.0.0.1").pod("shop/web-0");
     let plain = slice("web").endpoint("10.0.0.3").pod("shop/web-2");
     let without_upgrade = {
@@ -192,8 +225,16 @@ fn http_2_settings_go_to_meshed_pods_and_gateways() {
     for (translation, slice, expected) in [
         (translation(), meshed, (true, true, false)),
         (translation(), plain, (false, false, false)),
-        (translation(), gateway("gateway.example"), (true, true, true)),
-        (without_upgrade, gateway("gateway.example"), (true, false, true)),
+        (
+            translation(),
+            gateway("gateway.example"),
+            (true, true, true),
+        ),
+        (
+            without_upgrade,
+            gateway("gateway.example"),
+            (true, false, true),
+        ),
         (translation(), gateway(""), (false, false, true)),
     ] {
         let addr = first_addr(&translation, &world([slice]), "");
@@ -211,7 +252,10 @@ fn http_2_settings_go_to_meshed_pods_and_gateways() {
 
 #[test]
 fn weights_follow_zones_only_where_that_is_asked_for() {
-    let slice = slice("web").endpoint("10.0.0.1").pod("shop/web-0").zone("a");
+    let slice = slice("web")
+        .endpoint("10.0.0.1")
+        .pod("shop/web-0")
+        .zone("a");
     let world = world([slice]);
     let weighted = Translation {
         zone_weights: true,
@@ -233,12 +277,18 @@ fn emptiness_is_told_once_and_never_in_between() {
     let none = world([]).view("shop/web", 80);
     let translation = translation();
     check(&frames(&translation, None, &none), "no_endpoints true");
-    check(&frames(&translation, Some(&one), &none), "no_endpoints true");
+    check(
+        &frames(&translation, Some(&one), &none),
+        "no_endpoints true",
+    );
     check(&frames(&translation, Some(&none), &none), "");
     check(&frames(&translation, None, &one), "add 1");
     check(&frames(&translation, Some(&one), &other), "add 1, remove 1");
     check(&frames(&translation, Some(&one), &one), "");
-    check(&frames(&translation, None, &World::default().view("shop/web", 80)), "no_endpoints false");
+    check(
+        &frames(&translation, None, &World::default().view("shop/web", 80)),
+        "no_endpoints false",
+    );
 }
 
 #[test]
@@ -249,7 +299,13 @@ fn large_answers_are_split_below_what_clients_accept() {
         for last in 0..100 {
             let name = format!("shop/web-7c9d8f6b5d-{block:03}-{last:03}");
             let ip = format!("10.{}.{}.{last}", block / 100, block % 100);
-            objects.push(pod(&name).ip(&ip).meshed().template_hash("7c9d8f6b5d").object());
+            objects.push(
+                pod(&name)
+                    .ip(&ip)
+                    .meshed()
+                    .template_hash("7c9d8f6b5d")
+                    .object(),
+            );
             slice = slice.endpoint(&ip).pod(&name).zone("europe-west1-b");
         }
         objects.push(slice.object());
