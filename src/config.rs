@@ -84,8 +84,6 @@ pub struct Config {
     pub meshed_http2_client_params: Option<Http2ClientParams>,
     /// How long a first answer waits for linked clusters that are not synced; below the 3 s that proxies wait.
     pub startup_grace: Duration,
-    /// How long a stream may not take what is due to it before it is ended; `None`: for ever.
-    pub stream_stall_timeout: Option<Duration>,
     /// Streams that may be open at once; never zero.
     pub max_streams: usize,
     /// Over how long open streams are ended at shutdown.
@@ -276,7 +274,6 @@ impl Config {
             ext_endpoint_zone_weights: args.ext_endpoint_zone_weights,
             meshed_http2_client_params: args.meshed_http2_client_params.0,
             startup_grace: args.startup_grace,
-            stream_stall_timeout: Some(args.stream_stall_timeout).filter(|limit| !limit.is_zero()),
             max_streams: args.max_streams as usize,
             drain_timeout: args.drain_timeout,
             log: args.log.into(),

@@ -190,10 +190,6 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STARTUP_GRACE", default_value = "2s", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) startup_grace: Duration,
 
-    /// End a stream whose client takes nothing for this long while something is due to it; 0 never does
-    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STREAM_STALL_TIMEOUT", default_value = "5m", value_parser = parse_duration, help_heading = "Limits")]
-    pub(super) stream_stall_timeout: Duration,
-
     /// Streams that may be open at once; more are refused with RESOURCE_EXHAUSTED
     #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = "Limits")]
     pub(super) max_streams: u32,

@@ -247,3 +247,6 @@ impl Running {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

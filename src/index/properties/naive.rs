@@ -364,7 +364,8 @@ impl Session {
                                 continue;
                             }
                             let owner = self.owner(name.namespace.as_str(), pod);
-                            row.text += &format!(" {name} {owner:?} {:?}", pod.owner);
+                            let said = format!(" {name} {owner:?} {:?}", pod.owner);
+                            row.text.push_str(&said);
                             row.without_pod = false;
                             row.unvouched = name.namespace != slice.service.namespace
                                 || !pod.ips.contains(&endpoint.address);
