@@ -477,3 +477,6 @@ async fn watch_secrets(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,7 +203,6 @@ impl Resource {
             timeout: Some(seconds),
             bookmarks: true,
             send_initial_events: version.is_none(),
-            ..WatchParams::default()
         };
         let request = Request::new(self.path.as_str());
         // An empty version asks for a consistent read.
