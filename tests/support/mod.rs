@@ -6,6 +6,7 @@
 //! - [`bed::Bed`]: three linked clusters that tests share;
 //! - [`rbac`], [`link`], [`services`]: what an operator and Linkerd's multicluster extension would put into clusters;
 //! - [`fault_proxy::FaultProxy`]: a bad network in front of an API server;
+//! - [`connect_proxy::ConnectProxy`]: a proxy that clients have to ask for a way to it;
 //! - [`tributary::Tributary`]: the product's own binary;
 //! - [`subscription::Subscription`]: a client made from Linkerd's published protocol, independent of the product's code.
 //!
@@ -19,6 +20,7 @@
 
 pub mod bed;
 pub mod cluster;
+pub mod connect_proxy;
 pub mod fault_proxy;
 pub mod http;
 pub mod kubeconfig;
@@ -33,6 +35,7 @@ pub mod subscription;
 pub mod tributary;
 
 use std::future::Future;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -93,6 +96,12 @@ where
         Ok(answer) => Ok(answer),
         Err(_) => bail!("waited {DEADLINE:?} in vain for {what}"),
     }
+}
+
+/// Writes a line that is seen whether the test passes or fails: figures that people want to know, and no test depends on.
+pub fn note(line: &str) {
+    // Not `eprintln!`, which the harness takes in.
+    writeln!(std::io::stderr(), "{line}").ok();
 }
 
 /// A new folder for the files of one cluster or process.

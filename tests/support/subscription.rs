@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 use linkerd2_proxy_api::destination::{
@@ -340,11 +341,25 @@ impl Subscription {
     /// If it never is, if the stream ends before, or if the server breaks a rule of the protocol. The message has the
     /// state, the messages and the end of the server's log.
     pub async fn wait_for(&self, what: &str, wanted: impl Fn(&Folded) -> bool) -> Arc<Folded> {
+        self.wait_within(DEADLINE, what, wanted).await
+    }
+
+    /// Waits until the state is as wanted, for so long.
+    ///
+    /// # Panics
+    ///
+    /// As [`Subscription::wait_for`] does.
+    pub async fn wait_within(
+        &self,
+        deadline: Duration,
+        what: &str,
+        wanted: impl Fn(&Folded) -> bool,
+    ) -> Arc<Folded> {
         let mut history = self.history.clone();
         let waiting = history.wait_for(|history| {
             wanted(history.now()) || history.outcome.is_some() || !history.violations.is_empty()
         });
-        let reached = match tokio::time::timeout(DEADLINE, waiting).await {
+        let reached = match tokio::time::timeout(deadline, waiting).await {
             Ok(Ok(history)) => wanted(history.now()) && history.violations.is_empty(),
             Ok(Err(_)) | Err(_) => false,
         };
@@ -362,6 +377,17 @@ impl Subscription {
             state.is_exactly(addresses)
         })
         .await
+    }
+
+    /// Waits for the first message, or the end: whether a message has come.
+    pub async fn until_answered(&self) -> bool {
+        let mut history = self.history.clone();
+        let waiting =
+            history.wait_for(|history| history.now().answered || history.outcome.is_some());
+        matches!(
+            tokio::time::timeout(DEADLINE, waiting).await,
+            Ok(Ok(history)) if history.now().answered
+        )
     }
 
     /// Waits until the stream is over.
