@@ -88,7 +88,15 @@ impl Collector for ClusterCollector {
             None,
             MetricType::Gauge,
         )?;
-        metric.encode_gauge(&views)
+        metric.encode_gauge(&views)?;
+        let services = i64::try_from(self.0.service_count()).unwrap_or(i64::MAX);
+        let mut metric = encoder.encode_descriptor(
+            "services",
+            "Services of the home cluster, and those gone that streams still wait for",
+            None,
+            MetricType::Gauge,
+        )?;
+        metric.encode_gauge(&services)
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`bed::Bed`]: three linked clusters that tests share;
 //! - [`rbac`], [`link`], [`services`]: what an operator and Linkerd's multicluster extension would put into clusters;
 //! - [`fault_proxy::FaultProxy`]: a bad network in front of an API server;
+//! - [`manifests::Manifests`]: files in place of clusters, for tests that need no API server;
 //! - [`tributary::Tributary`]: the product's own binary;
 //! - [`subscription::Subscription`]: a client made from Linkerd's published protocol, independent of the product's code.
 //!
@@ -23,6 +24,7 @@ pub mod fault_proxy;
 pub mod http;
 pub mod kubeconfig;
 pub mod link;
+pub mod manifests;
 pub mod objects;
 pub mod peers;
 pub mod pki;
