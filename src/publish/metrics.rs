@@ -13,6 +13,9 @@ use crate::index::ClusterState;
 #[derive(Debug)]
 pub struct ClusterCollector(Catalog);
 
+/// Name, help, unit, and the value of each cluster.
+type ClusterGauge<'a> = (&'a str, &'a str, Option<Unit>, Vec<(String, f64)>);
+
 /// One gauge with a value per cluster.
 struct PerCluster<'a>(&'a [(String, f64)]);
 
@@ -36,7 +39,7 @@ impl Collector for ClusterCollector {
                 .collect()
         };
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let gauges: [(&str, &str, Option<Unit>, Vec<(String, f64)>); 5] = [
+        let gauges: [ClusterGauge<'_>; 5] = [
             (
                 "cluster_services",
                 "Services known of each cluster",
