@@ -14,8 +14,8 @@ mod select;
 mod shard;
 mod snapshot;
 
-// #[cfg(test)]
-// mod properties;
+#[cfg(test)]
+mod properties;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub use select::{
 pub use snapshot::{Member, MemberState, ServiceSnapshot};
 
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ServiceFacts, ServiceName,
-    SessionId, Zone,
+    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ServiceName, SessionId, Text,
+    Zone,
 };
 use intern::Interner;
 use shard::Shard;
@@ -43,6 +43,7 @@ pub struct Index {
     home: ClusterName,
     clusters: BTreeMap<ClusterName, Cluster>,
     links_known: bool,
+    /// Kept for the home cluster's contributing session only; empty until the home cluster is synced.
     dependents: Dependents,
     interner: Interner,
 }
@@ -56,6 +57,8 @@ pub struct Touched {
     pub nodes: bool,
     /// Whether a cluster came, went, or changed its state.
     pub clusters: bool,
+    /// Whether a cluster's number of Services or endpoints changed.
+    pub sizes: bool,
 }
 
 /// How far a cluster is known.
@@ -100,7 +103,7 @@ struct Session {
 }
 
 /// Which home Services look at a Service of a cluster, other than the Service itself.
-type Dependents = HashMap<ClusterName, HashMap<ServiceName, BTreeSet<ServiceName>>>;
+type Dependents = BTreeMap<ClusterName, HashMap<ServiceName, BTreeSet<ServiceName>>>;
 
 // === impl Index ===
 
@@ -133,6 +136,7 @@ impl Index {
             Change::Unlinked { cluster } => {
                 if cluster != self.home && self.clusters.remove(&cluster).is_some() {
                     touched.clusters = true;
+                    touched.sizes = true;
                     self.touch_dependents_of_cluster(&cluster, touched);
                 }
             }
@@ -154,11 +158,14 @@ impl Index {
 
     /// What is known of a Service of the home cluster, over all its members.
     ///
-    /// A Service that the home cluster does not have gives a snapshot that says so.
+    /// A Service that the home cluster does not have gives a snapshot that says so; until the home cluster is synced, it
+    /// has none.
     pub fn snapshot(&self, service: &ServiceName) -> ServiceSnapshot {
-        let home = &self.clusters[&self.home];
+        let Some(home) = self.home_shard() else {
+            return ServiceSnapshot::missing(service.clone(), MemberState::Syncing);
+        };
         let Some(facts) = home.service(service) else {
-            return ServiceSnapshot::missing(service.clone(), self.home_state());
+            return ServiceSnapshot::missing(service.clone(), MemberState::Synced);
         };
         let members = match &facts.membership {
             Membership::Local => vec![self.local_member(service.clone())],
@@ -182,30 +189,26 @@ impl Index {
         };
         ServiceSnapshot {
             service: service.clone(),
-            home: self.home_state(),
+            home: MemberState::Synced,
             facts: Some(Arc::clone(facts)),
             members: members.into(),
         }
     }
 
-    /// Every Service of the home cluster, in no particular order.
+    /// Every Service of the home cluster, in no particular order; none until it is synced.
     pub fn home_services(&self) -> impl Iterator<Item = &ServiceName> {
-        self.clusters[&self.home]
-            .live
-            .iter()
-            .flat_map(|session| session.shard.service_names())
+        self.home_shard().into_iter().flat_map(Shard::service_names)
     }
 
-    /// Zones of the home cluster's Nodes.
+    /// Zones of the home cluster's Nodes; none until it is synced.
     pub fn node_zones(&self) -> HashMap<NodeName, Zone> {
-        self.clusters[&self.home]
-            .live
-            .iter()
-            .flat_map(|session| session.shard.node_zones())
+        self.home_shard()
+            .into_iter()
+            .flat_map(Shard::node_zones)
             .collect()
     }
 
-    /// Whether everything that may contribute is known by name: the home cluster is synced and so is the set of links.
+    /// Whether every link has been reported: a cluster that is not known now is not linked.
     pub fn links_known(&self) -> bool {
         self.links_known
     }
@@ -218,11 +221,8 @@ impl Index {
             .collect()
     }
 
-    fn home_state(&self) -> MemberState {
-        match self.clusters[&self.home].state() {
-            ClusterState::Synced => MemberState::Synced,
-            ClusterState::Syncing => MemberState::Syncing,
-        }
+    fn home_shard(&self) -> Option<&Shard> {
+        self.clusters[&self.home].synced_shard()
     }
 
     fn open(&mut self, facts: Arc<ClusterFacts>, session: SessionId, touched: &mut Touched) {
@@ -252,6 +252,7 @@ impl Index {
             cluster.live = Some(opened);
         }
         touched.clusters = true;
+        touched.sizes = true;
         if !known {
             self.touch_dependents_of_cluster(&name, touched);
         }
@@ -270,39 +271,46 @@ impl Index {
         let home = cluster.role == ClusterRole::Home;
         if let Some(live) = cluster.live.as_mut().filter(|live| live.id == session) {
             let was_synced = live.shard.is_synced();
-            let mut outcome = live.shard.apply(change, &mut self.interner);
+            let outcome = live.shard.apply(change, &mut self.interner);
             touched.clusters |= outcome.sync_changed;
-            touched.nodes |= home && outcome.nodes;
-            if home {
-                for (service, before, after) in outcome.memberships.drain(..) {
-                    self.dependents_replace(&service, before.as_ref(), after.as_ref());
+            touched.sizes |= outcome.sizes;
+            if was_synced {
+                touched.nodes |= home && outcome.nodes;
+                if home {
+                    for (service, before, after) in &outcome.memberships {
+                        self.dependents_replace(service, before.as_ref(), after.as_ref());
+                    }
                 }
-            }
-            if self.clusters[name].is_synced() && !was_synced {
-                self.touch_cluster(name, touched);
-            } else if was_synced {
                 for service in outcome.services {
                     self.touch_service(name, service, touched);
                 }
+            } else if live.shard.is_synced() {
+                self.begin_contributing(name, touched);
             }
         } else if let Some(next) = cluster.next.as_mut().filter(|next| next.id == session) {
-            let outcome = next.shard.apply(change, &mut self.interner);
-            touched.clusters |= outcome.sync_changed;
+            next.shard.apply(change, &mut self.interner);
             if next.shard.is_synced() {
+                let next = cluster.next.take();
                 if home {
+                    // Services that only the old session knows are gone now.
                     self.touch_cluster(name, touched);
                 }
                 if let Some(cluster) = self.clusters.get_mut(name) {
-                    cluster.live = cluster.next.take();
+                    cluster.live = next;
                 }
                 touched.clusters = true;
-                if home {
-                    touched.nodes = true;
-                    self.rebuild_dependents();
-                }
-                self.touch_cluster(name, touched);
+                touched.sizes = true;
+                self.begin_contributing(name, touched);
             }
         }
+    }
+
+    /// A session has read everything: all that it has said counts from now on.
+    fn begin_contributing(&mut self, name: &ClusterName, touched: &mut Touched) {
+        if *name == self.home {
+            self.rebuild_dependents();
+        }
+        self.touch_cluster(name, touched);
     }
 
     fn local_member(&self, service: ServiceName) -> Member {
@@ -312,7 +320,9 @@ impl Index {
     fn remote_member(&self, cluster: &ClusterName, service: ServiceName) -> Member {
         match self.clusters.get(cluster) {
             Some(known) if known.role == ClusterRole::Linked => known.member(cluster, service),
-            _ if self.links_known => Member::without_cluster(cluster, service, MemberState::NotLinked),
+            _ if self.links_known => {
+                Member::without_cluster(cluster, service, MemberState::NotLinked)
+            }
             _ => Member::without_cluster(cluster, service, MemberState::Syncing),
         }
     }
@@ -350,18 +360,16 @@ impl Index {
 
     fn touch_every_remote_member(&self, touched: &mut Touched) {
         for cluster in self.dependents.keys() {
-            if *cluster != self.home {
-                self.touch_dependents_of_cluster(cluster, touched);
-            }
+            self.touch_dependents_of_cluster(cluster, touched);
         }
     }
 
     fn rebuild_dependents(&mut self) {
         self.dependents.clear();
-        let services: Vec<_> = self.clusters[&self.home]
-            .live
-            .iter()
-            .flat_map(|session| session.shard.services())
+        let services: Vec<_> = self
+            .home_shard()
+            .into_iter()
+            .flat_map(Shard::services)
             .filter(|(_, facts)| facts.membership != Membership::Local)
             .map(|(name, facts)| (name.clone(), Arc::clone(facts)))
             .collect();
@@ -376,7 +384,10 @@ impl Index {
         before: Option<&Membership>,
         after: Option<&Membership>,
     ) {
-        for (cluster, member) in before.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+        for (cluster, member) in before
+            .into_iter()
+            .flat_map(|m| members_of(m, &self.home, service))
+        {
             if let Some(by_service) = self.dependents.get_mut(&cluster) {
                 if let Some(dependents) = by_service.get_mut(&member) {
                     dependents.remove(service);
@@ -389,7 +400,10 @@ impl Index {
                 }
             }
         }
-        for (cluster, member) in after.into_iter().flat_map(|m| members_of(m, &self.home, service)) {
+        for (cluster, member) in after
+            .into_iter()
+            .flat_map(|m| members_of(m, &self.home, service))
+        {
             self.dependents
                 .entry(cluster)
                 .or_default()
@@ -406,7 +420,7 @@ fn members_of(
     home: &ClusterName,
     service: &ServiceName,
 ) -> Vec<(ClusterName, ServiceName)> {
-    let named = |name: &crate::model::Text| ServiceName::new(service.namespace.clone(), name.clone());
+    let named = |name: &Text| ServiceName::new(service.namespace.clone(), name.clone());
     match membership {
         Membership::Local => Vec::new(),
         Membership::Remote(remote) => remote
@@ -439,22 +453,18 @@ impl Cluster {
         }
     }
 
-    fn is_synced(&self) -> bool {
-        self.live
-            .as_ref()
-            .is_some_and(|session| session.shard.is_synced())
+    /// What contributes: the session's shard, once it is synced.
+    fn synced_shard(&self) -> Option<&Shard> {
+        let session = self.live.as_ref()?;
+        session.shard.is_synced().then_some(&session.shard)
     }
 
     fn state(&self) -> ClusterState {
-        if self.is_synced() {
+        if self.synced_shard().is_some() {
             ClusterState::Synced
         } else {
             ClusterState::Syncing
         }
-    }
-
-    fn service(&self, service: &ServiceName) -> Option<&Arc<ServiceFacts>> {
-        self.live.as_ref()?.shard.service(service)
     }
 
     fn member(&self, name: &ClusterName, service: ServiceName) -> Member {
@@ -476,10 +486,7 @@ impl Cluster {
             name: name.clone(),
             role: self.role,
             state: self.state(),
-            pending: shard.map_or_else(
-                || Kind::watched_in(self.role).to_vec(),
-                Shard::pending,
-            ),
+            pending: shard.map_or_else(|| Kind::watched_in(self.role).to_vec(), Shard::pending),
             services: shard.map_or(0, Shard::service_count),
             endpoints: shard.map_or(0, Shard::endpoint_count),
         }

@@ -1,9 +1,13 @@
 //! Tributary: endpoint discovery for multi-cluster Kubernetes.
 //!
-//! Facts come in from `sources`; the pure [`index`] turns them into one immutable snapshot per Service; `publish` hands
-//! snapshots to every stream; `frontends` select the view of each client and translate it into their protocol. Imports
-//! point at [`model`].
+//! Facts come in from `sources`; the pure [`index`] turns them into one immutable snapshot per Service; [`publish`] hands
+//! snapshots to every stream; [`frontends`] select the view of each client and translate it into their protocol. Imports
+//! point at [`model`]; [`app`] wires it all.
 
+pub mod admin;
+pub mod app;
+pub mod cli;
+pub mod config;
 pub mod frontends;
 pub mod index;
 pub mod model;
@@ -12,3 +16,7 @@ pub mod publish;
 pub mod readiness;
 pub mod server;
 pub mod sources;
+pub mod telemetry;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -1,2 +1,68 @@
-//! The `tributary` binary.
-fn main() {}
+//! The `tributary` binary: arguments → logging → work → exit code.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use tracing::info;
+use tributary::cli::{self, Verdict};
+use tributary::config::{self, Command, Stop, UsageError};
+use tributary::{app, telemetry};
+
+fn main() -> ExitCode {
+    let outcome = match config::read(std::env::args_os()) {
+        Ok(command) => run(command),
+        Err(Stop::Answer(text)) => io::stdout()
+            .write_all(text.as_bytes())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(anyhow::Error::from),
+        Err(Stop::Usage(error)) => Err(error.into()),
+    };
+    outcome.unwrap_or_else(|error| explain(&error))
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match command {
+            Command::Serve(config) => {
+                telemetry::init(config.log)?;
+                info!(version = env!("CARGO_PKG_VERSION"), "starting");
+                for notice in &config.notices {
+                    notice.log();
+                }
+                app::run(*config).await?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Endpoints(query) => {
+                let colour = config::colour(&io::stdout());
+                let (mut out, mut err) = (io::stdout(), io::stderr());
+                let verdict = cli::endpoints(&query, colour, &mut out, &mut err).await?;
+                Ok(verdict.into())
+            }
+            Command::Demo(_) => anyhow::bail!("not built yet"),
+            Command::Completions(shell) => {
+                cli::completions(shell, &mut io::stdout())?;
+                Ok(Verdict::Fine.into())
+            }
+        }
+    })
+}
+
+/// Says in one line what went wrong, and how the process ends.
+fn explain(error: &anyhow::Error) -> ExitCode {
+    let reader_left = error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
+    if reader_left {
+        return ExitCode::SUCCESS;
+    }
+    // Nobody is left to tell if stderr cannot be written.
+    writeln!(io::stderr(), "tributary: {error:#}").ok();
+    if error.is::<UsageError>() {
+        ExitCode::from(UsageError::EXIT_CODE)
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -6,12 +6,17 @@
 
 mod catalog;
 mod indexer;
+mod metrics;
 mod published;
 mod sender;
 mod status;
 
 pub use catalog::{Catalog, Subscription};
 pub use indexer::{IndexMetrics, Indexer};
+pub use metrics::ClusterCollector;
 pub use published::{Frames, ViewVersion};
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
 pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,7 @@ impl Readiness {
     pub async fn ready(&self) {
         let mut pending = self.pending.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
-        let _ = pending.wait_for(BTreeSet::is_empty).await;
+        drop(pending.wait_for(BTreeSet::is_empty).await);
     }
 
     /// Follows whether every gate is open.

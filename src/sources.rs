@@ -5,3 +5,4 @@
 
 pub mod file;
 pub mod k8s;
+pub mod metrics;

@@ -93,7 +93,12 @@ impl Api for Introspection {
         let watch = Watch {
             catalog: self.catalog.clone(),
             subscription,
-            authority: report::canonical(&service, instance.as_ref(), authority.port, &self.cluster_domain),
+            authority: report::canonical(
+                &service,
+                instance.as_ref(),
+                authority.port,
+                &self.cluster_domain,
+            ),
             port: authority.port,
             instance,
             client: Client {
@@ -148,17 +153,18 @@ impl Watch {
             },
             node: self.client.node.clone(),
         };
-        self.subscription.with_snapshot(|snapshot| pb::EndpointsSnapshot {
-            authority: self.authority.clone(),
-            resolution: report::resolution(snapshot).into(),
-            members: report::members(snapshot, self.catalog.board()),
-            endpoints: report::endpoints(
-                snapshot,
-                self.port,
-                self.instance.as_ref(),
-                &client,
-                self.catalog.policy(),
-            ),
-        })
+        self.subscription
+            .with_snapshot(|snapshot| pb::EndpointsSnapshot {
+                authority: self.authority.clone(),
+                resolution: report::resolution(snapshot).into(),
+                members: report::members(snapshot, self.catalog.board()),
+                endpoints: report::endpoints(
+                    snapshot,
+                    self.port,
+                    self.instance.as_ref(),
+                    &client,
+                    self.catalog.policy(),
+                ),
+            })
     }
 }

@@ -23,6 +23,8 @@ pub fn diff(before: Option<&View>, after: &View) -> Delta {
         delta.add = after.endpoints.to_vec();
         return delta;
     };
+    // What is said of an endpoint depends on these too.
+    let same_context = before.port == after.port && before.multicluster == after.multicluster;
     let same_zone = before.zone == after.zone;
     let mut old = before.endpoints.iter().peekable();
     let mut new = after.endpoints.iter().peekable();
@@ -38,7 +40,8 @@ pub fn diff(before: Option<&View>, after: &View) -> Delta {
             Ordering::Greater => delta.add.extend(new.next().cloned()),
             Ordering::Equal => {
                 if let (Some(old), Some(new)) = (old.next(), new.next()) {
-                    let same = old.same_content(new)
+                    let same = same_context
+                        && old.same_content(new)
                         && (same_zone
                             || old.locality(before.zone.as_ref())
                                 == new.locality(after.zone.as_ref()));

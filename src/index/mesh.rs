@@ -1,8 +1,10 @@
 //! What the mesh means at an endpoint: who answers there, and how a client's proxy should speak to it.
 
+use std::num::NonZeroU16;
+
 use super::join::Joined;
 use super::select::ViewEndpoint;
-use crate::model::{PodFacts, PortSet, SliceFacts, Text, Workload};
+use crate::model::{PortSet, SliceFacts, Text, Workload};
 
 /// Settings that decide what the mesh means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,19 +53,40 @@ pub struct Identity {
     pub server_name: Option<String>,
 }
 
+/// All that a Pod and the settings make of one port, apart from names: equal for equal answers, in a few bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reach {
+    inbound_port: Option<NonZeroU16>,
+    protocol: Protocol,
+    proxy: Proxy,
+}
+
+/// Whether a proxy answers at an endpoint, and whether it can prove who it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Proxy {
+    #[default]
+    None,
+    Anonymous,
+    Identified,
+}
+
 /// The Pod is meshed, but its `linkerd-proxy` container does not say what it listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the Pod is labelled as meshed, but the listen addresses of its linkerd-proxy container cannot be read")]
+#[error(
+    "the Pod is labelled as meshed, but the listen addresses of its linkerd-proxy container cannot be read"
+)]
 pub struct ProxyUnreadable;
 
 // === impl MeshPolicy ===
 
 impl MeshPolicy {
-    /// Whether [`MeshPolicy::mesh`] would fail.
-    pub(super) fn is_unreadable(&self, endpoint: &ViewEndpoint) -> bool {
+    /// How a Pod's proxy is reached; the same for everything that is no Pod.
+    pub(super) fn reach(&self, endpoint: &ViewEndpoint) -> Result<Reach, ProxyUnreadable> {
         endpoint
             .workload()
-            .is_some_and(|workload| self.proxy(endpoint.socket.port(), &workload.facts).is_err())
+            .map_or(Ok(Reach::default()), |workload| {
+                self.reach_pod(endpoint, workload)
+            })
     }
 
     /// What a client's proxy is told of an endpoint.
@@ -79,30 +102,35 @@ impl MeshPolicy {
     }
 
     fn pod(&self, endpoint: &ViewEndpoint, workload: &Workload) -> Result<Mesh, ProxyUnreadable> {
-        let pod = &workload.facts;
-        let mut mesh = self.proxy(endpoint.socket.port(), pod)?;
-        let trust_domain = &endpoint.cluster.trust_domain;
-        if mesh.meshed
-            && !trust_domain.is_empty()
-            && pod.control_plane_namespace.as_ref() == Some(&self.controller_namespace)
-            && endpoint.is_vouched_for()
-        {
-            let name = format!(
-                "{}.{}.serviceaccount.identity.{}.{trust_domain}",
-                pod.service_account, workload.pod.namespace, self.controller_namespace,
-            );
-            mesh.identity = Some(Identity {
-                server_name: Some(name.clone()),
-                name,
-            });
-        }
-        Ok(mesh)
+        let reach = self.reach_pod(endpoint, workload)?;
+        Ok(Mesh {
+            meshed: reach.proxy != Proxy::None,
+            protocol: reach.protocol,
+            inbound_port: reach.inbound_port.map(NonZeroU16::get),
+            identity: (reach.proxy == Proxy::Identified).then(|| {
+                let name = format!(
+                    "{}.{}.serviceaccount.identity.{}.{}",
+                    workload.facts.service_account,
+                    workload.pod.namespace,
+                    self.controller_namespace,
+                    endpoint.cluster.trust_domain,
+                );
+                Identity {
+                    server_name: Some(name.clone()),
+                    name,
+                }
+            }),
+        })
     }
 
-    /// What the Pod's proxy means for clients of a port, without identity.
-    fn proxy(&self, port: u16, pod: &PodFacts) -> Result<Mesh, ProxyUnreadable> {
+    fn reach_pod(
+        &self,
+        endpoint: &ViewEndpoint,
+        workload: &Workload,
+    ) -> Result<Reach, ProxyUnreadable> {
+        let (port, pod) = (endpoint.socket.port(), &workload.facts);
         if pod.control_plane_namespace.is_none() || pod.skip_inbound_ports.contains(port) {
-            return Ok(Mesh::default());
+            return Ok(Reach::default());
         }
         let (Some(admin), Some(control)) = (pod.proxy.admin, pod.proxy.control) else {
             return Err(ProxyUnreadable);
@@ -113,20 +141,27 @@ impl MeshPolicy {
             .unwrap_or(&self.default_opaque_ports)
             .contains(port);
         let via_proxy_port = (self.transport_header || opaque) && ![admin, control].contains(&port);
-        let inbound_port = match pod.proxy.inbound.filter(|port| *port > 0) {
-            _ if !via_proxy_port => None,
-            Some(port) => Some(port),
-            None => return Err(ProxyUnreadable),
+        let inbound_port = if via_proxy_port {
+            let port = pod.proxy.inbound.and_then(NonZeroU16::new);
+            Some(port.ok_or(ProxyUnreadable)?)
+        } else {
+            None
         };
-        Ok(Mesh {
-            meshed: true,
+        let identified = pod.control_plane_namespace.as_ref() == Some(&self.controller_namespace)
+            && !endpoint.cluster.trust_domain.is_empty()
+            && endpoint.is_vouched_for();
+        Ok(Reach {
+            inbound_port,
             protocol: if opaque {
                 Protocol::Opaque
             } else {
                 self.upgraded()
             },
-            inbound_port,
-            identity: None,
+            proxy: if identified {
+                Proxy::Identified
+            } else {
+                Proxy::Anonymous
+            },
         })
     }
 
@@ -171,3 +206,6 @@ impl Protocol {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

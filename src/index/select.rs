@@ -1,13 +1,13 @@
 //! Which endpoints of a Service a client is told about.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::join::{Chunk, Held, Joined};
-use super::mesh::MeshPolicy;
+use super::mesh::{MeshPolicy, Reach};
 use super::snapshot::{Member, MemberState, ServiceSnapshot};
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, Endpoint, Membership, NodeName, PodName, ServiceFacts,
+    Backing, ClusterFacts, ClusterName, ClusterRole, Endpoint, Membership, NodeName, ServiceFacts,
     SliceFacts, Text, TrafficPolicy, Workload, Zone,
 };
 
@@ -70,6 +70,7 @@ pub struct ViewEndpoint {
     pub cluster: Arc<ClusterFacts>,
     chunk: Arc<Chunk>,
     position: u32,
+    reach: Reach,
 }
 
 /// An address that several clusters claim; the first one listed is believed.
@@ -138,11 +139,14 @@ pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy) 
                 if let Some(winner) = endpoints.last()
                     && winner.cluster.name != candidate.endpoint.cluster.name
                 {
-                    collisions.push(Collision {
+                    let collision = Collision {
                         socket: winner.socket,
                         winner: winner.cluster.name.clone(),
                         loser: candidate.endpoint.cluster.name.clone(),
-                    });
+                    };
+                    if collisions.last() != Some(&collision) {
+                        collisions.push(collision);
+                    }
                 }
             }
             Some(_) => {}
@@ -211,19 +215,22 @@ fn list(
             continue;
         };
         for (position, endpoint) in (0_u32..).zip(chunk.facts.endpoints.iter()) {
-            let candidate = ViewEndpoint {
+            let mut candidate = ViewEndpoint {
                 socket: SocketAddr::new(endpoint.address, port),
                 cluster: Arc::clone(&member.cluster),
                 chunk: Arc::clone(chunk),
                 position,
+                reach: Reach::default(),
             };
+            let reach = mesh.reach(&candidate);
+            candidate.reach = reach.unwrap_or_default();
             let excluded = match candidate.joined() {
                 _ if !endpoint.conditions.ready => Some(Exclusion::NotReady),
                 Joined::Held(held) => Some(Exclusion::Held(*held)),
                 _ if key.instance.is_some() && endpoint.hostname != key.instance => {
                     Some(Exclusion::OtherInstance)
                 }
-                _ if mesh.is_unreadable(&candidate) => Some(Exclusion::ProxyUnreadable),
+                _ if reach.is_err() => Some(Exclusion::ProxyUnreadable),
                 Joined::Address | Joined::Pod(_) | Joined::Unreadable => None,
             };
             all.push(Candidate {
@@ -243,13 +250,16 @@ fn target_port(slice: &SliceFacts, name: Option<&Text>, number: u16) -> Option<u
         Some(name) => slice
             .ports
             .iter()
-            .find(|port| port.name == *name)
-            .map(|port| port.port),
+            .filter(|port| port.name == *name)
+            .find_map(|port| port.port),
         None => (!slice.ports.is_empty()).then_some(number),
     }
 }
 
 /// Applies what depends on the other endpoints of the member, or on the client.
+///
+/// Without IPv6 a workload's IPv6 address is nobody's, so that hints cannot choose it and leave nothing. With it, hints
+/// come first: a workload whose IPv6 address they give to another zone falls back to IPv4.
 fn filter(
     member: &Member,
     facts: &ServiceFacts,
@@ -257,34 +267,39 @@ fn filter(
     policy: &SelectPolicy,
     candidates: &mut [Candidate],
 ) {
+    if !policy.ipv6 {
+        exclude(candidates, Exclusion::OtherFamily, |endpoint| {
+            endpoint.socket.is_ipv6() && endpoint.endpoint().backing != Backing::Address
+        });
+    }
     if member.cluster.role == ClusterRole::Home {
         match facts.internal_traffic_policy {
             TrafficPolicy::Local => exclude(candidates, Exclusion::OtherNode, |endpoint| {
-                endpoint
-                    .workload()
-                    .is_none_or(|workload| workload.facts.node != key.node)
+                !endpoint.runs_on(key.node.as_ref())
             }),
             TrafficPolicy::Cluster => filter_by_hints(key.zone.as_ref(), candidates),
         }
     }
     if policy.ipv6 {
-        let mut with_ipv6: Vec<PodName> = candidates
-            .iter()
-            .filter(|candidate| candidate.excluded.is_none() && candidate.endpoint.socket.is_ipv6())
-            .filter_map(|candidate| Some(candidate.endpoint.workload()?.pod.clone()))
-            .collect();
-        with_ipv6.sort_unstable();
-        exclude(candidates, Exclusion::OtherFamily, |endpoint| {
-            endpoint.socket.is_ipv4()
-                && endpoint
-                    .workload()
-                    .is_some_and(|workload| with_ipv6.binary_search(&workload.pod).is_ok())
-        });
-    } else {
-        exclude(candidates, Exclusion::OtherFamily, |endpoint| {
-            endpoint.socket.is_ipv6() && endpoint.workload().is_some()
-        });
+        prefer_ipv6(candidates);
     }
+}
+
+/// Leaves out IPv4 addresses of workloads that are served by an IPv6 one.
+fn prefer_ipv6(candidates: &mut [Candidate]) {
+    let mut with_ipv6: Vec<Backing> = candidates
+        .iter()
+        .filter(|candidate| candidate.excluded.is_none() && candidate.endpoint.socket.is_ipv6())
+        .map(|candidate| candidate.endpoint.endpoint().backing.clone())
+        .filter(|backing| *backing != Backing::Address)
+        .collect();
+    with_ipv6.sort_unstable();
+    exclude(candidates, Exclusion::OtherFamily, |endpoint| {
+        endpoint.socket.is_ipv4()
+            && with_ipv6
+                .binary_search(&endpoint.endpoint().backing)
+                .is_ok()
+    });
 }
 
 /// Keeps endpoints that the hints give to the client's zone, unless that would be unsafe.
@@ -292,7 +307,10 @@ fn filter(
 /// All stay if any has no hint, or if none is meant for the zone. Source: Kubernetes topology-aware routing, safeguards.
 fn filter_by_hints(zone: Option<&Zone>, candidates: &mut [Candidate]) {
     let mut meant_for_zone = 0_usize;
-    for candidate in candidates.iter().filter(|candidate| candidate.excluded.is_none()) {
+    for candidate in candidates
+        .iter()
+        .filter(|candidate| candidate.excluded.is_none())
+    {
         match &candidate.endpoint.endpoint().zone_hints {
             None => return,
             Some(zones) if zone.is_some_and(|zone| zones.contains(zone)) => meant_for_zone += 1,
@@ -377,45 +395,53 @@ impl ViewEndpoint {
         }
     }
 
-    /// Whether the workload vouches for the address: it is in the slice's own namespace and has this IP.
+    /// Whether the Pod that the endpoint names is on a node; where Pods may not be read, the slice says where it is.
+    fn runs_on(&self, node: Option<&NodeName>) -> bool {
+        match self.joined() {
+            Joined::Pod(workload) => workload.facts.node.as_ref() == node,
+            Joined::Unreadable => self.endpoint().node.as_ref() == node,
+            Joined::Address | Joined::Held(_) => false,
+        }
+    }
+
+    /// Whether the workload vouches for the address: it has this IP.
     pub fn is_vouched_for(&self) -> bool {
-        self.workload().is_some_and(|workload| {
-            workload.pod.namespace == self.slice().service.namespace
-                && workload.facts.has_ip(self.socket.ip())
-        })
+        self.workload()
+            .is_some_and(|workload| workload.facts.has_ip(self.socket.ip()))
     }
 
     /// Where it is, seen from a client in a zone. Addresses that stand for themselves have no locality.
     pub fn locality(&self, client: Option<&Zone>) -> Locality {
-        let known = match self.joined() {
-            Joined::Pod(_) | Joined::Unreadable => {
-                self.endpoint().zone.as_ref().map_or("", Zone::as_str)
-            }
-            Joined::Address | Joined::Held(_) => return Locality::Unknown,
+        let zone = match self.joined() {
+            Joined::Pod(_) | Joined::Unreadable => self.endpoint().zone.as_ref(),
+            Joined::Address | Joined::Held(_) => None,
         };
-        match client {
-            None => Locality::Unknown,
-            Some(zone) if zone.as_str() == known => Locality::Local,
-            Some(_) => Locality::Remote,
+        match (client, zone) {
+            (None, _) | (_, None) => Locality::Unknown,
+            (Some(client), Some(zone)) if client == zone => Locality::Local,
+            (Some(_), Some(_)) => Locality::Remote,
         }
     }
 
     /// Whether both come from the very same facts; cheap, and never true by mistake.
-    pub(super) fn same(&self, other: &Self) -> bool {
+    fn same(&self, other: &Self) -> bool {
         self.position == other.position
             && Arc::ptr_eq(&self.chunk, &other.chunk)
             && Arc::ptr_eq(&self.cluster, &other.cluster)
     }
 
     /// Whether a client is told the same of both: everything that any answer says of an endpoint is equal.
+    ///
+    /// Both have to be selected with the same policy.
     pub fn same_content(&self, other: &Self) -> bool {
-        self.same(other)
-            || (self.socket == other.socket
-                && same_cluster(&self.cluster, &other.cluster)
-                && self.slice().service == other.slice().service
-                && self.slice().mirror == other.slice().mirror
-                && self.endpoint().zone == other.endpoint().zone
-                && same_backing(self, other))
+        self.socket == other.socket
+            && self.reach == other.reach
+            && (self.same(other)
+                || (same_cluster(&self.cluster, &other.cluster)
+                    && self.slice().service == other.slice().service
+                    && self.slice().mirror == other.slice().mirror
+                    && self.endpoint().zone == other.endpoint().zone
+                    && same_joined(self.joined(), other.joined())))
     }
 
     /// Order of preference among endpoints with one address: the smallest is served.
@@ -427,34 +453,28 @@ impl ViewEndpoint {
             self.workload().is_none(),
         )
     }
-
-    fn ip(&self) -> IpAddr {
-        self.socket.ip()
-    }
 }
 
 fn same_cluster(one: &Arc<ClusterFacts>, two: &Arc<ClusterFacts>) -> bool {
     Arc::ptr_eq(one, two) || one == two
 }
 
-fn same_backing(one: &ViewEndpoint, two: &ViewEndpoint) -> bool {
-    match (one.joined(), two.joined()) {
-        (Joined::Pod(a), Joined::Pod(b)) if Arc::ptr_eq(a, b) => true,
-        (Joined::Pod(a), Joined::Pod(b)) => {
-            let port = one.socket.port();
-            let (fa, fb) = (&a.facts, &b.facts);
-            a.pod == b.pod
-                && a.owner == b.owner
-                && fa.service_account == fb.service_account
-                && fa.control_plane_namespace == fb.control_plane_namespace
-                && fa.template_hash == fb.template_hash
-                && fa.proxy == fb.proxy
-                && fa.has_ip(one.ip()) == fb.has_ip(two.ip())
-                && fa.skip_inbound_ports.contains(port) == fb.skip_inbound_ports.contains(port)
-                && fa.opaque_ports.as_ref().map(|ports| ports.contains(port))
-                    == fb.opaque_ports.as_ref().map(|ports| ports.contains(port))
+/// Whether names and labels are equal; ports and protocols are compared by [`Reach`].
+fn same_joined(one: &Joined, two: &Joined) -> bool {
+    match (one, two) {
+        (Joined::Pod(one), Joined::Pod(two)) => {
+            let (a, b) = (&one.facts, &two.facts);
+            Arc::ptr_eq(one, two)
+                || (one.pod == two.pod
+                    && one.owner == two.owner
+                    && a.service_account == b.service_account
+                    && a.control_plane_namespace == b.control_plane_namespace
+                    && a.template_hash == b.template_hash)
         }
         (Joined::Address, Joined::Address) | (Joined::Unreadable, Joined::Unreadable) => true,
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

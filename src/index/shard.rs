@@ -49,6 +49,16 @@ pub(super) struct Outcome {
     pub(super) nodes: bool,
     /// Whether a kind became read or unreadable.
     pub(super) sync_changed: bool,
+    /// Whether the number of Services or endpoints differs.
+    pub(super) sizes: bool,
+    stale: Stale,
+}
+
+/// Slices that have to be joined again. They are joined once per change, however many of their Pods it is about.
+#[derive(Debug)]
+enum Stale {
+    Slices(BTreeSet<SliceName>),
+    EverySlice,
 }
 
 // === impl Shard ===
@@ -75,7 +85,9 @@ impl Shard {
 
     /// Whether every kind has been read, or may not be.
     pub(super) fn is_synced(&self) -> bool {
-        self.kinds.values().all(|state| *state != KindState::Pending)
+        self.kinds
+            .values()
+            .all(|state| *state != KindState::Pending)
     }
 
     /// Kinds that have not been read yet, in order.
@@ -124,6 +136,7 @@ impl Shard {
     /// Takes in what the session says.
     pub(super) fn apply(&mut self, change: ObjectChange, interner: &mut Interner) -> Outcome {
         let was_synced = self.is_synced();
+        let sizes = (self.services.len(), self.endpoint_count);
         let mut outcome = Outcome::default();
         match change {
             ObjectChange::Apply(object) => self.upsert(object, interner, &mut outcome),
@@ -138,8 +151,12 @@ impl Shard {
                 }
             }
         }
-        if !was_synced && self.is_synced() {
-            self.rejoin_all(&mut outcome);
+        outcome.sizes = sizes != (self.services.len(), self.endpoint_count);
+        if self.is_synced() {
+            if !was_synced {
+                outcome.stale = Stale::EverySlice;
+            }
+            self.rejoin(&mut outcome);
         }
         outcome
     }
@@ -154,7 +171,7 @@ impl Shard {
         *current = state;
         outcome.sync_changed = true;
         if kind == Kind::Pod {
-            self.rejoin_all(outcome);
+            outcome.stale = Stale::EverySlice;
         }
     }
 
@@ -178,7 +195,12 @@ impl Shard {
 
     fn names(&self, kind: Kind) -> Vec<ObjectName> {
         match kind {
-            Kind::Service => self.services.keys().cloned().map(ObjectName::Service).collect(),
+            Kind::Service => self
+                .services
+                .keys()
+                .cloned()
+                .map(ObjectName::Service)
+                .collect(),
             Kind::EndpointSlice => self.slices.keys().cloned().map(ObjectName::Slice).collect(),
             Kind::Pod => self.pods.keys().cloned().map(ObjectName::Pod).collect(),
             Kind::Node => self.nodes.keys().cloned().map(ObjectName::Node).collect(),
@@ -205,7 +227,7 @@ impl Shard {
             }
             Object::Pod(name, facts) => {
                 let name = interner.pod(&name);
-                self.set_pod(name, Some(Arc::new(facts)), outcome);
+                self.set_pod(&name, Some(Arc::new(facts)), outcome);
             }
             Object::Node(name, facts) => {
                 if self.nodes.get(&name) != Some(&facts) {
@@ -226,7 +248,7 @@ impl Shard {
         match name {
             ObjectName::Service(name) => self.set_service(name.clone(), None, outcome),
             ObjectName::Slice(name) => self.set_slice(name.clone(), None, outcome),
-            ObjectName::Pod(name) => self.set_pod(name.clone(), None, outcome),
+            ObjectName::Pod(name) => self.set_pod(name, None, outcome),
             ObjectName::Node(name) => outcome.nodes |= self.nodes.remove(name).is_some(),
             ObjectName::Owner(name) => {
                 if self.owners.remove(name).is_some() {
@@ -242,31 +264,29 @@ impl Shard {
         facts: Option<ServiceFacts>,
         outcome: &mut Outcome,
     ) {
-        let before = match &facts {
-            Some(facts) if self.services.get(&name).is_some_and(|old| **old == *facts) => return,
-            Some(facts) => self.services.insert(name.clone(), Arc::new(facts.clone())),
-            None => match self.services.remove(&name) {
-                Some(old) => Some(old),
-                None => return,
-            },
-        };
-        let before = before.map(|old| old.membership.clone());
-        let after = facts.map(|new| new.membership);
-        if before != after {
-            outcome.memberships.push((name.clone(), before, after));
+        let before = self.services.get(&name);
+        if before.map(|facts| &**facts) == facts.as_ref() {
+            return;
         }
+        let before = before.map(|facts| &facts.membership);
+        let after = facts.as_ref().map(|facts| &facts.membership);
+        if before != after {
+            outcome
+                .memberships
+                .push((name.clone(), before.cloned(), after.cloned()));
+        }
+        match facts {
+            Some(facts) => self.services.insert(name.clone(), Arc::new(facts)),
+            None => self.services.remove(&name),
+        };
         outcome.services.insert(name);
     }
 
     fn set_slice(&mut self, name: SliceName, facts: Option<SliceFacts>, outcome: &mut Outcome) {
-        let old = match &facts {
-            Some(facts) if self.slices.get(&name).is_some_and(|old| **old == *facts) => return,
-            Some(_) => self.slices.get(&name).cloned(),
-            None => match self.slices.remove(&name) {
-                Some(old) => Some(old),
-                None => return,
-            },
-        };
+        let old = self.slices.get(&name).cloned();
+        if old.as_deref() == facts.as_ref() {
+            return;
+        }
         if let Some(old) = old {
             self.endpoint_count -= old.endpoints.len();
             for pod in pods_of(&old) {
@@ -283,49 +303,55 @@ impl Shard {
             }
             outcome.services.insert(old.service.clone());
         }
-        if let Some(facts) = facts {
-            self.endpoint_count += facts.endpoints.len();
-            for pod in pods_of(&facts) {
-                let slices = self.slices_by_pod.entry(self.hasher.hash_one(pod)).or_default();
-                if !slices.contains(&name) {
-                    slices.push(name.clone());
-                }
+        let Some(facts) = facts else {
+            self.slices.remove(&name);
+            return;
+        };
+        self.endpoint_count += facts.endpoints.len();
+        for pod in pods_of(&facts) {
+            let slices = self
+                .slices_by_pod
+                .entry(self.hasher.hash_one(pod))
+                .or_default();
+            if !slices.contains(&name) {
+                slices.push(name.clone());
             }
-            outcome.services.insert(facts.service.clone());
-            self.slices.insert(name.clone(), Arc::new(facts));
-            self.rejoin(&name);
         }
+        self.slices.insert(name.clone(), Arc::new(facts));
+        outcome.stale.add(name);
     }
 
-    fn set_pod(&mut self, name: PodName, facts: Option<Arc<PodFacts>>, outcome: &mut Outcome) {
-        let old = match &facts {
-            Some(facts) if self.pods.get(&name).is_some_and(|old| old.facts == *facts) => return,
-            Some(_) => self.pods.get(&name).cloned(),
-            None => match self.pods.remove(&name) {
-                Some(old) => Some(old),
-                None => return,
-            },
-        };
-        let old_owner = old.and_then(|old| owner_name(&name, &old.facts));
-        let new_owner = facts.as_ref().and_then(|facts| owner_name(&name, facts));
+    fn set_pod(&mut self, name: &PodName, facts: Option<Arc<PodFacts>>, outcome: &mut Outcome) {
+        let old = self.pods.get(name).map(|pod| &pod.facts);
+        if old == facts.as_ref() {
+            return;
+        }
+        let old_owner = old.and_then(|facts| owner_name(name, facts));
+        let new_owner = facts.as_ref().and_then(|facts| owner_name(name, facts));
         if old_owner != new_owner {
             if let Some(owner) = old_owner
                 && let Some(pods) = self.pods_by_owner.get_mut(&owner)
             {
-                pods.remove(&name);
+                pods.remove(name);
                 if pods.is_empty() {
                     self.pods_by_owner.remove(&owner);
                 }
             }
             if let Some(owner) = new_owner {
-                self.pods_by_owner.entry(owner).or_default().insert(name.clone());
+                self.pods_by_owner
+                    .entry(owner)
+                    .or_default()
+                    .insert(name.clone());
             }
         }
-        if let Some(facts) = facts {
-            let workload = self.workload(name.clone(), facts);
-            self.pods.insert(name.clone(), Arc::new(workload));
-        }
-        self.rejoin_slices_of(&name, outcome);
+        match facts {
+            Some(facts) => {
+                let workload = self.workload(name.clone(), facts);
+                self.pods.insert(name.clone(), Arc::new(workload))
+            }
+            None => self.pods.remove(name),
+        };
+        self.mark_slices_of(name, outcome);
     }
 
     /// Looks up again who owns the Pods of a ReplicaSet or Job.
@@ -340,9 +366,9 @@ impl Shard {
                 continue;
             };
             let workload = self.workload(name.clone(), Arc::clone(&old.facts));
-            if **old != workload {
+            if old.owner != workload.owner {
                 self.pods.insert(name.clone(), Arc::new(workload));
-                self.rejoin_slices_of(&name, outcome);
+                self.mark_slices_of(&name, outcome);
             }
         }
     }
@@ -359,50 +385,42 @@ impl Shard {
         Workload { pod, facts, owner }
     }
 
-    fn rejoin_slices_of(&mut self, pod: &PodName, outcome: &mut Outcome) {
-        let slices = self
-            .slices_by_pod
-            .get(&self.hasher.hash_one(pod))
-            .cloned()
-            .unwrap_or_default();
-        for slice in slices {
-            let Some(facts) = self.slices.get(&slice) else {
+    fn mark_slices_of(&self, pod: &PodName, outcome: &mut Outcome) {
+        let slices = self.slices_by_pod.get(&self.hasher.hash_one(pod));
+        for slice in slices.into_iter().flatten() {
+            if outcome.stale.contains(slice) {
                 continue;
-            };
-            if pods_of(facts).any(|mentioned| mentioned == pod) {
-                outcome.services.insert(facts.service.clone());
-                self.rejoin(&slice);
+            }
+            let facts = self.slices.get(slice);
+            if facts.is_some_and(|facts| pods_of(facts).any(|mentioned| mentioned == pod)) {
+                outcome.stale.add(slice.clone());
             }
         }
     }
 
-    fn rejoin_all(&mut self, outcome: &mut Outcome) {
-        if !self.is_synced() {
-            return;
-        }
-        let slices: Vec<SliceName> = self.slices.keys().cloned().collect();
-        for slice in slices {
-            outcome.services.insert(self.slices[&slice].service.clone());
-            self.rejoin(&slice);
-        }
-    }
-
-    fn rejoin(&mut self, slice: &SliceName) {
-        if !self.is_synced() {
-            return;
-        }
-        let Some(facts) = self.slices.get(slice) else {
-            return;
-        };
+    /// Joins the stale slices with what is known now.
+    fn rejoin(&mut self, outcome: &mut Outcome) {
         let readable = match self.kinds.get(&Kind::Pod) {
             Some(KindState::Unreadable) => PodsReadable::No,
             _ => PodsReadable::Yes,
         };
-        let chunk = join(Arc::clone(facts), readable, |pod| self.pods.get(pod).cloned());
-        self.chunks_by_service
-            .entry(facts.service.clone())
-            .or_default()
-            .insert(slice.name.clone(), Arc::new(chunk));
+        let slices: Vec<SliceName> = match std::mem::take(&mut outcome.stale) {
+            Stale::Slices(slices) => slices.into_iter().collect(),
+            Stale::EverySlice => self.slices.keys().cloned().collect(),
+        };
+        for slice in slices {
+            let Some(facts) = self.slices.get(&slice) else {
+                continue;
+            };
+            let chunk = join(Arc::clone(facts), readable, |pod| {
+                self.pods.get(pod).cloned()
+            });
+            outcome.services.insert(facts.service.clone());
+            self.chunks_by_service
+                .entry(facts.service.clone())
+                .or_default()
+                .insert(slice.name, Arc::new(chunk));
+        }
     }
 
     fn drop_chunk(&mut self, slice: &SliceName, service: &ServiceName) {
@@ -415,12 +433,41 @@ impl Shard {
     }
 }
 
+// === impl Stale ===
+
+impl Default for Stale {
+    fn default() -> Self {
+        Self::Slices(BTreeSet::new())
+    }
+}
+
+impl Stale {
+    fn contains(&self, slice: &SliceName) -> bool {
+        match self {
+            Self::Slices(slices) => slices.contains(slice),
+            Self::EverySlice => true,
+        }
+    }
+
+    fn add(&mut self, slice: SliceName) {
+        match self {
+            Self::Slices(slices) => {
+                slices.insert(slice);
+            }
+            Self::EverySlice => {}
+        }
+    }
+}
+
 /// The Pods that a slice mentions, in order, with repetitions.
 fn pods_of(facts: &SliceFacts) -> impl Iterator<Item = &PodName> {
-    facts.endpoints.iter().filter_map(|endpoint| match &endpoint.backing {
-        Backing::Pod(pod) => Some(pod),
-        Backing::Address | Backing::ExternalWorkload(_) => None,
-    })
+    facts
+        .endpoints
+        .iter()
+        .filter_map(|endpoint| match &endpoint.backing {
+            Backing::Pod(pod) => Some(pod),
+            Backing::Address | Backing::ExternalWorkload(_) => None,
+        })
 }
 
 /// The ReplicaSet or Job that owns a Pod, if one does.
@@ -432,3 +479,6 @@ fn owner_name(pod: &PodName, facts: &PodFacts) -> Option<OwnerName> {
         name: owner.name.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,3 +143,6 @@ fn same_option<T: PartialEq>(one: Option<&Arc<T>>, two: Option<&Arc<T>>) -> bool
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Kubernetes clusters: the one we run in, and those linked to it.
 
-use super::text::identifier;
 use super::Text;
+use super::text::identifier;
 
 identifier! {
     /// Name of a Kubernetes cluster: the Link's name, or the configured name of the home cluster.

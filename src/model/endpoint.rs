@@ -20,7 +20,7 @@ pub struct SliceName {
 pub struct SliceFacts {
     /// The Service the slice belongs to: label `kubernetes.io/service-name`, else the first owner of kind Service.
     pub service: ServiceName,
-    /// Ports that have a number; a slice without any contributes nothing.
+    /// `ports`, in order; a slice without any contributes nothing.
     pub ports: Box<[SlicePort]>,
     /// The endpoints, in order; an endpoint without a target and with several addresses is listed once per address.
     pub endpoints: Box<[Endpoint]>,
@@ -33,8 +33,8 @@ pub struct SliceFacts {
 pub struct SlicePort {
     /// The name that the Service port has too; may be empty.
     pub name: Text,
-    /// The number endpoints listen on.
-    pub port: u16,
+    /// The number endpoints listen on; `None` if the slice leaves it out or it cannot be one.
+    pub port: Option<u16>,
 }
 
 /// Labels and annotations that Linkerd's service mirror puts on the slices of a gateway mirror.
@@ -57,7 +57,7 @@ pub struct Endpoint {
     pub conditions: Conditions,
     /// What the slice says is behind the address.
     pub backing: Backing,
-    /// The zone the slice gives it.
+    /// The zone the slice gives it; an empty one is not the same as none.
     pub zone: Option<Zone>,
     /// The node the slice gives it.
     pub node: Option<NodeName>,
@@ -68,7 +68,7 @@ pub struct Endpoint {
 }
 
 /// What `targetRef` of an endpoint names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backing {
     /// Nothing: the address stands for itself.
     Address,

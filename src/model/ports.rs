@@ -40,7 +40,10 @@ impl PortSet {
         let mut bad = Vec::new();
         if !list.is_empty() {
             for item in list.split(',').map(str::trim) {
-                match resolve(item).map(PortRange::from).or_else(|| parse_item(item)) {
+                match resolve(item)
+                    .map(PortRange::from)
+                    .or_else(|| parse_item(item))
+                {
                     Some(range) => ranges.push(range),
                     None => bad.push(item.to_owned()),
                 }
@@ -71,7 +74,10 @@ impl fmt::Debug for PortSet {
 
 impl From<u16> for PortRange {
     fn from(port: u16) -> Self {
-        Self { low: port, high: port }
+        Self {
+            low: port,
+            high: port,
+        }
     }
 }
 
@@ -89,8 +95,9 @@ mod tests {
     use super::*;
 
     fn check(list: &str, has: &[u16], has_not: &[u16], bad: &[&str]) {
-        let (set, left_out) =
-            PortSet::parse(list, |name| (name == "web" || name == "a-b").then_some(8080));
+        let (set, left_out) = PortSet::parse(list, |name| {
+            (name == "web" || name == "a-b").then_some(8080)
+        });
         for port in has {
             assert!(set.contains(*port), "{list:?} lacks {port}");
         }
@@ -112,7 +119,12 @@ mod tests {
 
     #[test]
     fn bad_items_cost_only_themselves() {
-        check("80,bad,99999,5-1,1_0, 7 - 9,,81", &[80, 81], &[5, 7], &["bad", "99999", "5-1", "1_0", "7 - 9", ""]);
+        check(
+            "80,bad,99999,5-1,1_0, 7 - 9,,81",
+            &[80, 81],
+            &[5, 7],
+            &["bad", "99999", "5-1", "1_0", "7 - 9", ""],
+        );
     }
 
     #[test]

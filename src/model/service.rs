@@ -193,12 +193,20 @@ mod tests {
 
     #[test]
     fn members_are_trimmed_distinct_and_ordered() {
-        check(None, Some("web@west, web@east ,web@west"), "web@east web@west");
+        check(
+            None,
+            Some("web@west, web@east ,web@west"),
+            "web@east web@west",
+        );
         check(None, Some("a.b@west"), "a.b@west");
     }
 
     #[test]
     fn an_item_without_exactly_one_at_sign_costs_only_itself() {
-        check(None, Some("web,web@a@b,web@east"), "web@east bad web bad web@a@b");
+        check(
+            None,
+            Some("web,web@a@b,web@east"),
+            "web@east bad web bad web@a@b",
+        );
     }
 }

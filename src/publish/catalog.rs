@@ -43,11 +43,12 @@ pub(super) struct Channel {
     pub(super) views: ViewTable,
 }
 
-/// One reader's hold on a Service.
+/// One reader's hold on a Service. The last one to let go takes what was kept for readers along.
 #[derive(Debug)]
 pub struct Subscription {
     channel: Arc<Channel>,
-    latest: watch::Receiver<Arc<Published>>,
+    /// Always there, but for the end of `drop`.
+    latest: Option<watch::Receiver<Arc<Published>>>,
     node_zones: watch::Receiver<Arc<HashMap<NodeName, Zone>>>,
     catalog: Catalog,
 }
@@ -74,17 +75,14 @@ impl Catalog {
     ///
     /// Never creates anything for a name that nobody has.
     pub fn subscribe(&self, service: &ServiceName) -> Option<Subscription> {
-        // Subscribing under the lock: a channel is only dropped under it, and only while nobody reads it.
+        // All under the lock: a channel is only dropped under it, and only while nobody reads it.
         let services = self.0.services.read();
-        let channel = Arc::clone(services.get(service)?);
+        let channel = services.get(service)?;
         let latest = channel.latest.subscribe();
-        drop(services);
-        if latest.borrow().snapshot.facts.is_none() {
-            return None;
-        }
+        latest.borrow().snapshot.facts.as_ref()?;
         Some(Subscription {
-            channel,
-            latest,
+            channel: Arc::clone(channel),
+            latest: Some(latest),
             node_zones: self.0.node_zones.subscribe(),
             catalog: self.clone(),
         })
@@ -107,11 +105,17 @@ impl Catalog {
 
     /// Whether every kind of the home cluster has been read.
     pub fn is_home_synced(&self) -> bool {
-        self.0
-            .clusters
-            .borrow()
-            .iter()
-            .any(|known| known.role == ClusterRole::Home && known.state == ClusterState::Synced)
+        home_synced(&self.0.clusters.borrow())
+    }
+
+    /// Waits until every kind of the home cluster has been read.
+    pub async fn home_synced(&self) {
+        let mut clusters = self.0.clusters.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        clusters
+            .wait_for(|clusters| home_synced(clusters))
+            .await
+            .ok();
     }
 
     /// Since when a cluster has been known; since the start, if it is not.
@@ -129,30 +133,39 @@ impl Catalog {
         &self.0.policy
     }
 
-    /// Number of Services of the home cluster.
+    /// Number of Services of the home cluster, and of those gone that still have readers.
     pub fn service_count(&self) -> usize {
         self.0.services.read().len()
     }
 
-    /// Number of views that streams share at the moment.
+    /// Number of views that are kept for streams to share.
     pub fn view_count(&self) -> usize {
         let services = self.0.services.read();
         services.values().map(|channel| channel.views.len()).sum()
     }
 }
 
+fn home_synced(clusters: &[ClusterSummary]) -> bool {
+    clusters
+        .iter()
+        .any(|known| known.role == ClusterRole::Home && known.state == ClusterState::Synced)
+}
+
 // === impl Subscription ===
 
 impl Subscription {
+    fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.channel.latest.borrow())
+    }
+
     /// What is known of the Service now.
     pub fn snapshot(&self) -> ServiceSnapshot {
-        self.latest.borrow().snapshot.clone()
+        self.published().snapshot.clone()
     }
 
     /// Looks at what is known of the Service now, without copying it.
     pub fn with_snapshot<T>(&self, look: impl FnOnce(&ServiceSnapshot) -> T) -> T {
-        let published = Arc::clone(&self.latest.borrow());
-        look(&published.snapshot)
+        look(&self.published().snapshot)
     }
 
     /// What a client is to be told now. Clients that are told the same share one version.
@@ -162,13 +175,16 @@ impl Subscription {
         instance: Option<&Text>,
         client: &ClientLocality,
     ) -> Arc<ViewVersion> {
-        let published = Arc::clone(&self.latest.borrow());
+        let published = self.published();
         let snapshot = &published.snapshot;
         let key = ViewKey::new(snapshot, port, instance.cloned(), client);
         let policy = self.catalog.policy();
-        self.channel
-            .views
-            .view(published.revision, snapshot, &key, policy, |view, before| {
+        self.channel.views.view(
+            published.revision,
+            snapshot,
+            &key,
+            policy,
+            |view, before| {
                 for collision in &view.collisions {
                     if before.is_none_or(|before| !before.collisions.contains(collision)) {
                         warn!(
@@ -180,14 +196,48 @@ impl Subscription {
                         );
                     }
                 }
-            })
+            },
+        )
     }
 
     /// Waits until the Service, or the zone of any Node, may have changed; false when there will be no more changes.
     pub async fn changed(&mut self) -> bool {
+        let Some(latest) = &mut self.latest else {
+            return false;
+        };
         tokio::select! {
-            changed = self.latest.changed() => changed.is_ok(),
+            changed = latest.changed() => changed.is_ok(),
             changed = self.node_zones.changed() => changed.is_ok(),
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        // Let go first, look then: the writer publishes first and counts the readers then, so one of the two notices.
+        self.latest = None;
+        if self.channel.latest.receiver_count() > 0 {
+            return;
+        }
+        self.channel.views.sweep();
+        let published = self.published();
+        if published.snapshot.facts.is_none() {
+            self.catalog.shared().forget(&published.snapshot.service);
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Drops the channel of a Service that is gone, unless somebody still reads it and waits for it to come back.
+    pub(super) fn forget(&self, service: &ServiceName) {
+        let mut services = self.services.write();
+        let unused = services.get(service).is_some_and(|channel| {
+            channel.latest.receiver_count() == 0 && channel.latest.borrow().snapshot.facts.is_none()
+        });
+        if unused {
+            services.remove(service);
         }
     }
 }

@@ -25,9 +25,7 @@ pub struct Indexer {
     catalog: Catalog,
     readiness: Readiness,
     metrics: IndexMetrics,
-    revision: u64,
-    /// Services that are gone but may still have readers, who wait for them to come back.
-    gone: Vec<ServiceName>,
+    pub(super) revision: u64,
 }
 
 /// What the writer counts.
@@ -59,7 +57,6 @@ impl Indexer {
             readiness,
             metrics,
             revision: 0,
-            gone: Vec::new(),
         };
         indexer.publish_clusters();
         (indexer, catalog)
@@ -73,6 +70,14 @@ impl Indexer {
         }
     }
 
+    /// Takes in changes as one batch.
+    #[cfg(test)]
+    pub(crate) fn say(&mut self, changes: impl IntoIterator<Item = crate::index::Change>) {
+        let at = tokio::time::Instant::now();
+        let received = |change| Received { change, at };
+        self.apply(&mut changes.into_iter().map(received).collect());
+    }
+
     fn apply(&mut self, batch: &mut Vec<Received>) {
         let started = tokio::time::Instant::now();
         let mut touched = Touched::default();
@@ -83,7 +88,9 @@ impl Indexer {
         }
         self.publish(&touched);
         self.metrics.changes.inc_by(received.len() as u64);
-        self.metrics.batch_seconds.observe(seconds(started.elapsed()));
+        self.metrics
+            .batch_seconds
+            .observe(seconds(started.elapsed()));
         for at in received {
             self.metrics.lag_seconds.observe(seconds(at.elapsed()));
         }
@@ -92,19 +99,23 @@ impl Indexer {
     fn publish(&mut self, touched: &Touched) {
         if touched.nodes {
             let zones = Arc::new(self.index.node_zones());
-            self.catalog.shared().node_zones.send_if_modified(|current| {
-                let changed = *current != zones;
-                *current = zones;
-                changed
-            });
+            self.catalog
+                .shared()
+                .node_zones
+                .send_if_modified(|current| {
+                    let changed = *current != zones;
+                    *current = zones;
+                    changed
+                });
         }
         for service in &touched.services {
             self.publish_service(service);
         }
         if touched.clusters {
             self.publish_clusters();
+        } else if touched.sizes {
+            self.publish_sizes();
         }
-        self.forget_gone();
     }
 
     fn publish_service(&mut self, service: &ServiceName) {
@@ -115,12 +126,12 @@ impl Indexer {
                 if channel.latest.borrow().snapshot.same(&snapshot) {
                     return;
                 }
-                if snapshot.facts.is_none() {
-                    self.gone.push(service.clone());
-                }
-                let published = self.next(snapshot);
-                channel.latest.send_replace(published);
+                let gone = snapshot.facts.is_none();
+                channel.latest.send_replace(self.next(snapshot));
                 channel.views.sweep();
+                if gone {
+                    self.catalog.shared().forget(service);
+                }
             }
             None if snapshot.facts.is_none() => {}
             None => {
@@ -160,25 +171,16 @@ impl Indexer {
         self.catalog.shared().clusters.send_replace(clusters.into());
     }
 
-    /// Drops the channels of Services that are gone once nobody reads them.
-    fn forget_gone(&mut self) {
-        if self.gone.is_empty() {
-            return;
-        }
-        let mut services = self.catalog.shared().services.write();
-        self.gone.retain(|service| {
-            let Some(channel) = services.get(service) else {
-                return false;
-            };
-            if channel.latest.borrow().snapshot.facts.is_some() {
-                return false;
-            }
-            if channel.latest.receiver_count() > 0 {
-                return true;
-            }
-            services.remove(service);
-            false
-        });
+    /// Publishes how large the clusters are now. Nobody is woken for that.
+    fn publish_sizes(&self) {
+        let clusters = self.index.clusters();
+        self.catalog
+            .shared()
+            .clusters
+            .send_if_modified(|published| {
+                *published = clusters.into();
+                false
+            });
     }
 }
 

@@ -23,16 +23,26 @@ pub struct ViewVersion {
     encoded: Mutex<Vec<(u64, Frames)>>,
 }
 
+/// Never look for unused views in a table smaller than this.
+const VIEWS_BEFORE_SWEEP: usize = 16;
+
 /// The views of one Service that are in use, by what they depend on.
+///
+/// The table is locked for map operations only; a view is made under the lock of its own slot, so that streams with other
+/// keys, and the writer, do not wait for it.
 #[derive(Debug, Default)]
-pub(super) struct ViewTable {
-    views: Mutex<HashMap<ViewKey, Slot>>,
+pub(super) struct ViewTable(Mutex<Views>);
+
+#[derive(Debug, Default)]
+struct Views {
+    by_key: HashMap<ViewKey, Arc<Mutex<Slot>>>,
+    sweep_at: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
     revision: u64,
-    version: Arc<ViewVersion>,
+    version: Option<Arc<ViewVersion>>,
 }
 
 /// Numbers every version of every view, so that one can be named without being kept.
@@ -52,6 +62,15 @@ impl ViewVersion {
     /// The endpoints.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    fn says_same(&self, view: &View) -> bool {
+        let before = &self.view;
+        diff(Some(before), view).is_empty()
+            && before.complete == view.complete
+            && before.exists == view.exists
+            && before.multicluster == view.multicluster
+            && before.collisions == view.collisions
     }
 
     /// The messages that bring a client from `sent` to this view; from nothing, if it was sent nothing yet.
@@ -83,6 +102,8 @@ impl ViewVersion {
 
 impl ViewTable {
     /// The view of a snapshot for a key; the very same as before if a client would be told the same.
+    ///
+    /// `news` is told of each new version and of the one before it.
     pub(super) fn view(
         &self,
         revision: u64,
@@ -91,43 +112,62 @@ impl ViewTable {
         policy: &SelectPolicy,
         news: impl FnOnce(&View, Option<&View>),
     ) -> Arc<ViewVersion> {
-        let mut views = self.views.lock();
-        if let Some(slot) = views.get_mut(key) {
-            if slot.revision >= revision {
-                return Arc::clone(&slot.version);
-            }
-            let view = select(snapshot, key, policy);
-            slot.revision = revision;
-            let before = slot.version.view();
-            let unchanged = diff(Some(before), &view).is_empty()
-                && before.complete == view.complete
-                && before.exists == view.exists;
-            if !unchanged {
-                news(&view, Some(before));
-                slot.version = Arc::new(ViewVersion::new(view));
-            }
-            return Arc::clone(&slot.version);
+        let slot = self.slot(key);
+        let mut slot = slot.lock();
+        if let Some(version) = &slot.version
+            && slot.revision >= revision
+        {
+            return Arc::clone(version);
         }
         let view = select(snapshot, key, policy);
-        news(&view, None);
+        slot.revision = revision;
+        let before = slot.version.as_ref();
+        if let Some(before) = before
+            && before.says_same(&view)
+        {
+            return Arc::clone(before);
+        }
+        news(&view, before.map(|before| before.view()));
         let version = Arc::new(ViewVersion::new(view));
-        let slot = Slot {
-            revision,
-            version: Arc::clone(&version),
-        };
-        views.insert(key.clone(), slot);
+        slot.version = Some(Arc::clone(&version));
         version
+    }
+
+    fn slot(&self, key: &ViewKey) -> Arc<Mutex<Slot>> {
+        let mut views = self.0.lock();
+        if let Some(slot) = views.by_key.get(key) {
+            return Arc::clone(slot);
+        }
+        if views.by_key.len() >= views.sweep_at.max(VIEWS_BEFORE_SWEEP) {
+            views.sweep();
+            views.sweep_at = views.by_key.len() * 2;
+        }
+        Arc::clone(views.by_key.entry(key.clone()).or_default())
     }
 
     /// Forgets views that no stream holds.
     pub(super) fn sweep(&self) {
-        self.views
-            .lock()
-            .retain(|_, slot| Arc::strong_count(&slot.version) > 1);
+        self.0.lock().sweep();
     }
 
-    /// Number of views in use.
+    /// Number of views that are kept.
     pub(super) fn len(&self) -> usize {
-        self.views.lock().len()
+        self.0.lock().by_key.len()
+    }
+}
+
+// === impl Views ===
+
+impl Views {
+    fn sweep(&mut self) {
+        // Slots are handed out under the lock of the table: one that nobody else holds now cannot be in use.
+        self.by_key.retain(|_, slot| {
+            Arc::strong_count(slot) > 1
+                || slot
+                    .lock()
+                    .version
+                    .as_ref()
+                    .is_some_and(|version| Arc::strong_count(version) > 1)
+        });
     }
 }

@@ -231,7 +231,11 @@ impl Entry {
                 .kinds
                 .iter()
                 .map(|(kind, entry)| {
-                    (*kind, entry.status, entry.heard.map(|heard| heard.elapsed()))
+                    (
+                        *kind,
+                        entry.status,
+                        entry.heard.map(|heard| heard.elapsed()),
+                    )
                 })
                 .collect(),
         }

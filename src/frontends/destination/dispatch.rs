@@ -18,7 +18,9 @@ pub(super) enum Refusal {
     ExternalName(ServiceName),
     #[error("service {0} not found")]
     ServiceNotFound(ServiceName),
-    #[error("{service} names the linked cluster {cluster}, but has no label multicluster.linkerd.io/remote-service")]
+    #[error(
+        "{service} names the linked cluster {cluster}, but has no label multicluster.linkerd.io/remote-service"
+    )]
     RemoteServiceMissing {
         service: ServiceName,
         cluster: ClusterName,
@@ -53,7 +55,12 @@ impl Dispatch {
                     cluster: remote.cluster.clone(),
                 }),
                 _ if facts.external_name => Err(Refusal::ExternalName(service())),
-                Some(member) if member.facts.as_ref().is_some_and(|facts| facts.external_name) => {
+                Some(member)
+                    if member
+                        .facts
+                        .as_ref()
+                        .is_some_and(|facts| facts.external_name) =>
+                {
                     Err(Refusal::ExternalName(member.service.clone()))
                 }
                 _ => Ok(Self::Remote(remote.clone())),
@@ -78,3 +85,6 @@ impl Dispatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,11 @@ impl Metrics {
             "Get requests by the status they were answered with; OK when the stream began",
             metrics.requests.clone(),
         );
-        registry.register("get_streams_open", "Get streams open now", metrics.open.clone());
+        registry.register(
+            "get_streams_open",
+            "Get streams open now",
+            metrics.open.clone(),
+        );
         registry.register(
             "get_messages_sent",
             "Messages handed to Get streams",

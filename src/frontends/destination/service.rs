@@ -17,11 +17,11 @@ use tonic::server::{NamedService, ServerStreamingService};
 use tonic::{Request, Response, Status};
 use tracing::{debug, warn};
 
+use super::dispatch::Refusal;
 use super::metrics::Metrics;
-use super::stream::{self, NotOpened};
+use super::stream::{self, Ending, NotOpened};
 use super::token::ContextToken;
 use super::translate::{PREFIX_LEN, Translation};
-use super::dispatch::Refusal;
 use crate::model::{Authority, Host, NodeName};
 use crate::proto::destination::GetDestination;
 use crate::publish::Catalog;
@@ -38,6 +38,8 @@ pub struct Settings {
     pub startup_grace: Duration,
     /// Streams that may be open at once.
     pub streams_max: usize,
+    /// Over how long open streams are ended at shutdown.
+    pub drain: Duration,
     /// What is said of an endpoint.
     pub translation: Translation,
 }
@@ -80,7 +82,9 @@ impl Destination {
     async fn get(&self, request: Request<GetDestination>) -> Result<Response<Frames>, Status> {
         let client = request.remote_addr();
         let result = self.open(request.into_inner()).await;
-        let code = result.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok);
+        let code = result
+            .as_ref()
+            .map_or_else(Status::code, |_| tonic::Code::Ok);
         self.0.metrics.answered(code);
         if let Err(status) = &result {
             debug!(?client, ?code, message = status.message(), "get refused");
@@ -115,7 +119,8 @@ impl Destination {
         let opened = stream::open(request, catalog, settings.startup_grace, shutdown)
             .await
             .map_err(|error| status(&error))?;
-        let frames = opened.run(Arc::clone(translation), shutdown.clone(), metrics.open());
+        let ending = Ending::new(shutdown.clone(), settings.drain);
+        let frames = opened.run(Arc::clone(translation), ending, metrics.open());
         Ok(Box::pin(frames.map(Ok)))
     }
 
@@ -125,8 +130,8 @@ impl Destination {
                 "invalid authority: longer than {TEXT_LEN_MAX} bytes"
             )));
         }
-        let authority = Authority::parse(&get.path, &self.0.settings.cluster_domain)
-            .map_err(|error| {
+        let authority =
+            Authority::parse(&get.path, &self.0.settings.cluster_domain).map_err(|error| {
                 Status::invalid_argument(format!("invalid authority {:?}: {error}", get.path))
             })?;
         let Host::Service { service, instance } = authority.host else {

@@ -42,16 +42,26 @@ pub(super) enum NotOpened {
 /// A subscription that has something to say.
 #[derive(Debug)]
 pub(super) struct Opened {
+    first: Arc<ViewVersion>,
     request: Request,
     dispatch: Dispatch,
     catalog: Catalog,
+    /// Let go of last, so that what was kept for it is not in use any more.
     subscription: Subscription,
-    first: Arc<ViewVersion>,
+}
+
+/// When a stream ends at shutdown: not all at once, so that their clients do not all ask another replica at once.
+#[derive(Debug)]
+pub(super) struct Ending {
+    shutdown: CancellationToken,
+    delay: Duration,
+    at: Option<Instant>,
 }
 
 /// Subscribes to a Service and waits until there is an answer that may be given.
 ///
 /// That is a complete one; or, when some cluster has not been read within the grace time, one that has endpoints at least.
+/// A cluster's grace time begins when the cluster is linked, and no request waits longer than one grace time.
 /// Response headers are held back until then, so that a client that gets none backs off.
 pub(super) async fn open(
     request: Request,
@@ -59,57 +69,62 @@ pub(super) async fn open(
     grace: Duration,
     shutdown: &CancellationToken,
 ) -> Result<Opened, NotOpened> {
-    let mut subscription = match catalog.subscribe(&request.service) {
-        Some(subscription) => subscription,
-        None if catalog.is_home_synced() => {
-            return Err(Refusal::ServiceNotFound(request.service).into());
+    let patience = Instant::now() + grace;
+    if !catalog.is_home_synced() {
+        tokio::select! {
+            () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
+            () = tokio::time::sleep_until(patience) => return Err(NotOpened::HomeNotSynced),
+            () = catalog.home_synced() => {}
         }
-        None => return Err(NotOpened::HomeNotSynced),
+    }
+    let Some(mut subscription) = catalog.subscribe(&request.service) else {
+        return Err(Refusal::ServiceNotFound(request.service).into());
     };
     loop {
         let (dispatch, unread) = subscription.with_snapshot(|snapshot| {
-            Ok::<_, Refusal>((Dispatch::of(snapshot)?, unread_cluster(snapshot)))
+            Ok::<_, Refusal>((Dispatch::of(snapshot)?, youngest_unread(snapshot, catalog)))
         })?;
         let first = request.view(&subscription, catalog);
-        let Some(cluster) = unread else {
-            return Ok(Opened {
-                request,
-                dispatch,
-                catalog: catalog.clone(),
-                subscription,
-                first,
-            });
-        };
-        let deadline = catalog.known_since(&cluster) + grace;
-        if deadline <= Instant::now() {
-            if first.view().endpoints.is_empty() {
+        let waits_until = unread
+            .as_ref()
+            .map(|(since, _)| patience.min(*since + grace));
+        match (unread, waits_until) {
+            (Some(_), Some(until)) if until > Instant::now() => tokio::select! {
+                () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
+                () = tokio::time::sleep_until(until) => {}
+                alive = subscription.changed() => if !alive {
+                    return Err(NotOpened::ShuttingDown);
+                },
+            },
+            (Some((_, cluster)), _) if first.view().endpoints.is_empty() => {
                 return Err(NotOpened::NothingKnown(request.service, cluster));
             }
-            return Ok(Opened {
-                request,
-                dispatch,
-                catalog: catalog.clone(),
-                subscription,
-                first,
-            });
-        }
-        tokio::select! {
-            () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
-            () = tokio::time::sleep_until(deadline) => {}
-            alive = subscription.changed() => if !alive {
-                return Err(NotOpened::ShuttingDown);
-            },
+            _ => {
+                return Ok(Opened {
+                    first,
+                    request,
+                    dispatch,
+                    catalog: catalog.clone(),
+                    subscription,
+                });
+            }
         }
     }
 }
 
-/// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet.
-fn unread_cluster(snapshot: &ServiceSnapshot) -> Option<ClusterName> {
+/// The cluster known for the shortest time, of those that may have endpoints nobody knows of yet, and since when it is.
+fn youngest_unread(
+    snapshot: &ServiceSnapshot,
+    catalog: &Catalog,
+) -> Option<(Instant, ClusterName)> {
     snapshot
         .members
         .iter()
-        .find(|member| member.state == MemberState::Syncing)
-        .map(|member| member.cluster.name.clone())
+        .filter(|member| member.state == MemberState::Syncing)
+        .map(|member| &member.cluster.name)
+        .map(|cluster| (catalog.known_since(cluster), cluster))
+        .max()
+        .map(|(since, cluster)| (since, cluster.clone()))
 }
 
 // === impl Request ===
@@ -124,6 +139,26 @@ impl Request {
     }
 }
 
+// === impl Ending ===
+
+impl Ending {
+    /// Ends at a random moment of the `window` after `shutdown`.
+    pub(super) fn new(shutdown: CancellationToken, window: Duration) -> Self {
+        Self {
+            shutdown,
+            delay: window.mul_f64(rand::random()),
+            at: None,
+        }
+    }
+
+    /// Resolves when the stream has to end. May be dropped and called again.
+    async fn ended(&mut self) {
+        self.shutdown.cancelled().await;
+        let at = *self.at.get_or_insert_with(|| Instant::now() + self.delay);
+        tokio::time::sleep_until(at).await;
+    }
+}
+
 // === impl Opened ===
 
 impl Opened {
@@ -132,7 +167,7 @@ impl Opened {
     pub(super) fn run(
         self,
         translation: Arc<Translation>,
-        shutdown: CancellationToken,
+        ending: Ending,
         open_stream: OpenStream,
     ) -> impl Stream<Item = Bytes> + Send {
         let state = Running {
@@ -144,7 +179,7 @@ impl Opened {
             catalog: self.catalog,
             subscription: self.subscription,
             translation,
-            shutdown,
+            ending,
             open_stream,
         };
         futures::stream::unfold(state, |mut state| async move {
@@ -164,7 +199,7 @@ struct Running {
     catalog: Catalog,
     subscription: Subscription,
     translation: Arc<Translation>,
-    shutdown: CancellationToken,
+    ending: Ending,
     open_stream: OpenStream,
 }
 
@@ -183,7 +218,7 @@ impl Running {
                 continue;
             }
             tokio::select! {
-                () = self.shutdown.cancelled() => return None,
+                () = self.ending.ended() => return None,
                 alive = self.subscription.changed() => if !alive {
                     return None;
                 },
@@ -196,7 +231,11 @@ impl Running {
                 return None;
             }
             let view = self.request.view(&self.subscription, &self.catalog);
-            if self.sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &view)) {
+            if self
+                .sent
+                .as_ref()
+                .is_none_or(|sent| !Arc::ptr_eq(sent, &view))
+            {
                 self.next = Some(view);
             }
         }
@@ -208,3 +247,6 @@ impl Running {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The context token: what a client says of itself.
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
 /// What a client says of itself. All of it may be missing; none of it is trusted.
@@ -101,7 +101,12 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let (token, error) = ContextToken::parse(text);
         let part = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
-        let mut got = format!("{} {} {}", part(token.namespace), part(token.node), part(token.pod));
+        let mut got = format!(
+            "{} {} {}",
+            part(token.namespace),
+            part(token.node),
+            part(token.pod)
+        );
         if error.is_some() {
             got.push_str(" error");
         }
@@ -111,7 +116,10 @@ mod tests {
     #[test]
     fn json_tokens_are_read_leniently() {
         check("", "- - -");
-        check("{\"ns\":\"shop\",\"nodeName\":\"n0\",\"pod\":\"web\"}\n", "shop n0 web");
+        check(
+            "{\"ns\":\"shop\",\"nodeName\":\"n0\",\"pod\":\"web\"}\n",
+            "shop n0 web",
+        );
         check("{\"NS\":\"a\",\"ns\":\"b\",\"nodename\":\"n\"}", "b n -");
         check("{\"ns\":\"a\",\"ns\":null,\"other\":[1]}", "a - -");
         check("null", "- - -");

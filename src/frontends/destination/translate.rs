@@ -47,18 +47,27 @@ impl Translation {
     /// first message (`before` is `None`) tells of emptiness too; after that an empty delta gives no message.
     pub(super) fn frames(&self, delta: &Delta, after: &View, before: Option<&View>) -> Vec<Bytes> {
         let Delta { add, remove } = delta;
-        if add.is_empty() && after.endpoints.is_empty() && (before.is_none() || !remove.is_empty()) {
+        if add.is_empty() && after.endpoints.is_empty() && (before.is_none() || !remove.is_empty())
+        {
             let exists = after.exists;
-            return vec![frame(pb::update::Update::NoEndpoints(pb::NoEndpoints { exists }))];
+            return vec![frame(pb::update::Update::NoEndpoints(pb::NoEndpoints {
+                exists,
+            }))];
         }
         let add = add
             .iter()
-            .map(|endpoint| (set_labels(endpoint.slice()), self.weighted_addr(endpoint, after)))
+            .map(|endpoint| {
+                (
+                    set_labels(endpoint.slice()),
+                    self.weighted_addr(endpoint, after),
+                )
+            })
             .collect();
         let mut frames = Vec::new();
-        frames.extend(split(add, size_max).map(|part| {
-            frame(pb::update::Update::Add(weighted_addr_set(part)))
-        }));
+        frames.extend(
+            split(add, size_max)
+                .map(|part| frame(pb::update::Update::Add(weighted_addr_set(part)))),
+        );
         frames.extend(split(remove.clone(), |_| 32).map(|part| {
             let addrs = part.into_iter().map(tcp_address).collect();
             frame(pb::update::Update::Remove(pb::AddrSet { addrs }))
@@ -72,9 +81,10 @@ impl Translation {
         let zone = endpoint.endpoint().zone.as_ref();
         let mut metric_labels = match endpoint.joined() {
             Joined::Pod(workload) => pod_labels(workload, zone),
-            Joined::Unreadable | Joined::Held(_) => {
-                Labels::from([("zone".to_owned(), zone.map(Zone::to_string).unwrap_or_default())])
-            }
+            Joined::Unreadable | Joined::Held(_) => Labels::from([(
+                "zone".to_owned(),
+                zone.map(Zone::to_string).unwrap_or_default(),
+            )]),
             Joined::Address => Labels::new(),
         };
         metric_labels.insert("zone_locality".into(), locality.as_str().into());
@@ -93,7 +103,9 @@ impl Translation {
             },
             metric_labels,
             protocol_hint: mesh.meshed.then(|| protocol_hint(&mesh)),
-            http2: self.http2.filter(|_| mesh.meshed && !is_address),
+            http2: self
+                .http2
+                .filter(|_| mesh.meshed || (is_address && mesh.identity.is_some())),
             tls_identity: mesh.identity.map(tls_identity),
             authority_override: is_address
                 .then(|| authority_override(endpoint.slice(), view.port))
@@ -140,7 +152,10 @@ fn authority_override(slice: &SliceFacts, port: u16) -> Option<pb::AuthorityOver
 
 /// One `add` of several addresses: labels they all have stand once, for the whole set.
 fn weighted_addr_set(addrs: Vec<(Labels, pb::WeightedAddr)>) -> pb::WeightedAddrSet {
-    let mut common = addrs.first().map(|(labels, _)| labels.clone()).unwrap_or_default();
+    let mut common = addrs
+        .first()
+        .map(|(labels, _)| labels.clone())
+        .unwrap_or_default();
     for (labels, _) in &addrs {
         common.retain(|key, value| labels.get(key) == Some(value));
     }
@@ -169,7 +184,10 @@ fn set_labels(slice: &SliceFacts) -> Labels {
     ]);
     if let Some(cluster) = mirrored_cluster(slice) {
         labels.insert("target_cluster".into(), cluster.to_string());
-        let name = slice.mirror.as_ref().and_then(|mirror| mirror.remote_service.as_deref());
+        let name = slice
+            .mirror
+            .as_ref()
+            .and_then(|mirror| mirror.remote_service.as_deref());
         let mut parts = name.unwrap_or_default().split('.');
         if let (Some(service), Some(namespace)) = (parts.next(), parts.next()) {
             labels.insert("target_service".into(), service.to_owned());
@@ -189,7 +207,10 @@ fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
     let mut labels = Labels::from([
         ("pod".to_owned(), workload.pod.name.to_string()),
         ("serviceaccount".to_owned(), pod.service_account.to_string()),
-        ("zone".to_owned(), zone.map(Zone::to_string).unwrap_or_default()),
+        (
+            "zone".to_owned(),
+            zone.map(Zone::to_string).unwrap_or_default(),
+        ),
     ]);
     if let Some(Owner { kind, name }) = &workload.owner {
         let kind = match kind.to_lowercase() {
@@ -212,7 +233,10 @@ fn tcp_address(socket: SocketAddr) -> net::TcpAddress {
         IpAddr::V4(ip) => net::ip_address::Ip::Ipv4(ip.to_bits()),
         IpAddr::V6(ip) => {
             let bits = ip.to_bits();
-            #[expect(clippy::cast_possible_truncation, reason = "each half of the address is taken")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "each half of the address is taken"
+            )]
             let (first, last) = ((bits >> 64) as u64, bits as u64);
             net::ip_address::Ip::Ipv6(net::IPv6 { first, last })
         }
@@ -225,7 +249,10 @@ fn tcp_address(socket: SocketAddr) -> net::TcpAddress {
 
 /// What an address may take in a message, with every label of its slice repeated on it.
 fn size_max((labels, addr): &(Labels, pb::WeightedAddr)) -> usize {
-    let labels: usize = labels.iter().map(|(key, value)| key.len() + value.len() + 16).sum();
+    let labels: usize = labels
+        .iter()
+        .map(|(key, value)| key.len() + value.len() + 16)
+        .sum();
     addr.encoded_len() + labels + 16
 }
 
@@ -261,3 +288,6 @@ fn frame(update: pb::update::Update) -> Bytes {
     bytes.put(update.encode_to_vec().as_slice());
     bytes.freeze()
 }
+
+#[cfg(test)]
+mod tests;

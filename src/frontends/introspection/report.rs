@@ -6,9 +6,7 @@ use crate::index::{
     ClientLocality, ClusterState, Exclusion, Held, Joined, MemberState, SelectPolicy,
     ServiceSnapshot, ViewEndpoint, ViewKey, examine,
 };
-use crate::model::{
-    Backing, ClusterRole, Endpoint, Membership, NodeName, ServiceName, Text, Zone,
-};
+use crate::model::{Backing, ClusterRole, Endpoint, Membership, NodeName, ServiceName, Text, Zone};
 use crate::proto::tributary_v1 as pb;
 use crate::publish::{Catalog, ClusterStatus, Connection, KindStatus, StatusBoard};
 
@@ -61,18 +59,17 @@ pub(super) fn clusters(catalog: &Catalog) -> Vec<pb::Cluster> {
 
 fn cluster_state(status: &ClusterStatus, synced: bool) -> (pb::ClusterState, String) {
     match (&status.connection, synced) {
-        (Connection::Connecting, false) => (pb::ClusterState::Syncing, String::new()),
+        (Connection::Connecting | Connection::Connected, false) => {
+            (pb::ClusterState::Syncing, String::new())
+        }
         (Connection::Connecting | Connection::Connected, true) => {
             (pb::ClusterState::Synced, String::new())
         }
-        (Connection::Connected, false) => (pb::ClusterState::Syncing, String::new()),
         (Connection::Unreachable(reason), true) => (
             pb::ClusterState::Stale,
             format!("{reason}; serving last known"),
         ),
-        (Connection::Unreachable(reason), false) => {
-            (pb::ClusterState::Unreachable, reason.clone())
-        }
+        (Connection::Unreachable(reason), false) => (pb::ClusterState::Unreachable, reason.clone()),
         (Connection::Rejected(reason), true) => (
             pb::ClusterState::Rejected,
             format!("{reason}; serving last known"),
@@ -99,7 +96,10 @@ pub(super) fn members(snapshot: &ServiceSnapshot, board: &StatusBoard) -> Vec<pb
         .map(|member| {
             let status = board.status(&member.cluster.name);
             let reachable = status.as_ref().is_none_or(|status| {
-                matches!(status.connection, Connection::Connected | Connection::Connecting)
+                matches!(
+                    status.connection,
+                    Connection::Connected | Connection::Connecting
+                )
             });
             pb::Member {
                 cluster: member.cluster.name.to_string(),
@@ -137,22 +137,34 @@ pub(super) fn endpoints(
             pb::Endpoint {
                 address: found.socket.to_string(),
                 cluster: found.cluster.name.to_string(),
-                zone: endpoint.zone.as_ref().map(Zone::to_string).unwrap_or_default(),
+                zone: endpoint
+                    .zone
+                    .as_ref()
+                    .map(Zone::to_string)
+                    .unwrap_or_default(),
                 node: node(found).map(NodeName::to_string).unwrap_or_default(),
-                hostname: endpoint.hostname.as_ref().map(Text::to_string).unwrap_or_default(),
+                hostname: endpoint
+                    .hostname
+                    .as_ref()
+                    .map(Text::to_string)
+                    .unwrap_or_default(),
                 locality: found.locality(client.zone.as_ref()).as_str().to_owned(),
                 served,
                 weight: if served { WEIGHT } else { 0 },
                 workload: workload(found),
-                identity: mesh.identity.map(|identity| identity.name).unwrap_or_default(),
+                identity: mesh
+                    .identity
+                    .map(|identity| identity.name)
+                    .unwrap_or_default(),
                 protocol_hint: match (mesh.inbound_port, mesh.protocol.as_str()) {
                     (None, "-") => String::new(),
                     (None, protocol) => protocol.to_owned(),
                     (Some(port), protocol) => format!("{protocol} via {port}"),
                 },
-                note: candidate
-                    .excluded
-                    .map_or_else(|| served_note(found.joined()), |reason| excluded_note(reason, endpoint)),
+                note: candidate.excluded.map_or_else(
+                    || served_note(found.joined()),
+                    |reason| excluded_note(reason, endpoint),
+                ),
             }
         })
         .collect()
@@ -198,8 +210,12 @@ fn excluded_note(reason: Exclusion, endpoint: &Endpoint) -> String {
         Exclusion::NotReady => "not ready",
         Exclusion::Held(Held::PodUnknown) => "the Pod it names does not exist",
         Exclusion::Held(Held::PodFinished) => "the Pod it names has finished",
-        Exclusion::Held(Held::ExternalWorkloadUnknown) => "the ExternalWorkload it names is not known",
-        Exclusion::ProxyUnreadable => "meshed, but the ports of its linkerd-proxy container cannot be read",
+        Exclusion::Held(Held::ExternalWorkloadUnknown) => {
+            "the ExternalWorkload it names is not known"
+        }
+        Exclusion::ProxyUnreadable => {
+            "meshed, but the ports of its linkerd-proxy container cannot be read"
+        }
         Exclusion::OtherInstance => "another instance",
         Exclusion::OtherNode => "on another node (internalTrafficPolicy: Local)",
         Exclusion::OtherZone => "meant for other zones (hints)",

@@ -8,7 +8,7 @@ mod slice;
 
 use serde::de::DeserializeOwned;
 
-use super::objects::{self, Metadata, OwnerReference};
+use super::objects::{self, HasMetadata, Metadata, OwnerReference};
 use crate::index::{Kind, Object, ObjectName};
 use crate::model::{
     Federation, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodName,
@@ -22,12 +22,9 @@ pub const OUR_MANAGED_BY: &str = "endpointslice-writer.tributary.dev";
 const QUOTE_MAX: usize = 80;
 
 /// An object of a kind that is watched.
-pub trait Convert: DeserializeOwned {
+pub trait Convert: HasMetadata + DeserializeOwned {
     /// Its kind.
     const KIND: Kind;
-
-    /// Its metadata.
-    fn metadata(&self) -> &Metadata;
 
     /// Its name, given that metadata.
     fn object_name(metadata: &Metadata) -> ObjectName;
@@ -156,10 +153,6 @@ impl Warning {
 impl Convert for objects::Service {
     const KIND: Kind = Kind::Service;
 
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-
     fn object_name(metadata: &Metadata) -> ObjectName {
         ObjectName::Service(ServiceName::new(
             metadata.namespace.as_str(),
@@ -194,10 +187,6 @@ impl Convert for objects::Service {
 impl Convert for objects::EndpointSlice {
     const KIND: Kind = Kind::EndpointSlice;
 
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-
     fn object_name(metadata: &Metadata) -> ObjectName {
         ObjectName::Slice(SliceName::new(
             metadata.namespace.as_str(),
@@ -216,10 +205,6 @@ impl Convert for objects::EndpointSlice {
 
 impl Convert for objects::Pod {
     const KIND: Kind = Kind::Pod;
-
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
 
     fn object_name(metadata: &Metadata) -> ObjectName {
         ObjectName::Pod(PodName::new(
@@ -240,10 +225,6 @@ impl Convert for objects::Pod {
 impl Convert for objects::Node {
     const KIND: Kind = Kind::Node;
 
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-
     fn object_name(metadata: &Metadata) -> ObjectName {
         ObjectName::Node(NodeName::from(metadata.name.as_str()))
     }
@@ -262,10 +243,6 @@ impl Convert for objects::Node {
 impl Convert for objects::ReplicaSet {
     const KIND: Kind = Kind::ReplicaSet;
 
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-
     fn object_name(metadata: &Metadata) -> ObjectName {
         ObjectName::Owner(owner_name(OwnerKind::ReplicaSet, metadata))
     }
@@ -278,10 +255,6 @@ impl Convert for objects::ReplicaSet {
 
 impl Convert for objects::Job {
     const KIND: Kind = Kind::Job;
-
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
 
     fn object_name(metadata: &Metadata) -> ObjectName {
         ObjectName::Owner(owner_name(OwnerKind::Job, metadata))
@@ -346,7 +319,7 @@ fn filled(text: Option<&str>) -> Option<&str> {
 }
 
 /// The beginning of a user's text.
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut end = text.len().min(QUOTE_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -7,6 +7,12 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
+/// An object that has metadata.
+pub trait HasMetadata {
+    /// Its metadata.
+    fn metadata(&self) -> &Metadata;
+}
+
 /// Metadata that every object has.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -370,6 +376,20 @@ pub struct SecretData {
     /// A kubeconfig, in base64.
     pub kubeconfig: Option<String>,
 }
+
+// === impl HasMetadata ===
+
+macro_rules! has_metadata {
+    ($($kind:ty),+) => {$(
+        impl HasMetadata for $kind {
+            fn metadata(&self) -> &Metadata {
+                &self.metadata
+            }
+        }
+    )+};
+}
+
+has_metadata!(Service, EndpointSlice, Pod, Node, ReplicaSet, Job, Secret);
 
 // === impl EnvVar ===
 

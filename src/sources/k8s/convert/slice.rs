@@ -17,11 +17,9 @@ pub(super) fn facts(slice: &EndpointSlice, warnings: &mut Vec<Warning>) -> Optio
         return None;
     }
     let service = owning_service(metadata)?;
-    let ports = slice.ports.iter().filter_map(|entry| {
-        Some(SlicePort {
-            port: port_number(entry.port?, warnings)?,
-            name: Text::from(entry.name.as_deref().unwrap_or_default()),
-        })
+    let ports = slice.ports.iter().map(|entry| SlicePort {
+        name: Text::from(entry.name.as_deref().unwrap_or_default()),
+        port: entry.port.and_then(|port| port_number(port, warnings)),
     });
     let ports = ports.collect();
     let mut endpoints = Vec::with_capacity(slice.endpoints.len());
@@ -74,7 +72,7 @@ fn endpoint(entry: &EndpointObject, endpoints: &mut Vec<Endpoint>, warnings: &mu
             conditions.terminating,
         ),
         backing: backing.clone(),
-        zone: filled(entry.zone.as_deref()).map(Zone::from),
+        zone: entry.zone.as_deref().map(Zone::from),
         node: filled(entry.node_name.as_deref()).map(Into::into),
         hostname: filled(entry.hostname.as_deref()).map(Text::from),
         zone_hints: (!zones.is_empty()).then(|| zones.as_slice().into()),

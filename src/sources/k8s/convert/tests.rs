@@ -78,7 +78,8 @@ fn service(facts: &ServiceFacts) -> String {
 fn slice(facts: &SliceFacts) -> String {
     let mut text = format!("of {}", facts.service.name);
     for port in &facts.ports {
-        write!(text, " {}={}", port.name, port.port).expect("text");
+        let number = port.port.map_or("?".to_owned(), |port| port.to_string());
+        write!(text, " {}={number}", port.name).expect("text");
     }
     for endpoint in &facts.endpoints {
         write!(text, " | {}", endpoint.address).expect("text");

@@ -1,0 +1,53 @@
+# Short names for what CONTRIBUTING.md lists. No recipe hides a flag that CI does not use.
+
+# Show this list.
+default:
+    @just --list
+
+# Does everything compile?
+check:
+    cargo check --locked --all-targets --all-features
+
+# Format the code.
+fmt:
+    cargo fmt
+
+# Formatting, clippy, documentation.
+lint:
+    scripts/test lint
+
+# Everything that needs no peers.
+test:
+    scripts/test unit
+
+# Install the real peers of the tests, pinned, into the cache folder.
+deps:
+    scripts/deps
+
+# Everything against real API servers and recordings.
+e2e:
+    scripts/test apiserver observed
+
+# What the index costs.
+bench:
+    cargo bench --locked --bench index
+
+# Licences, duplicates and sources of dependencies.
+deny:
+    scripts/test deny
+
+# The documentation of the code.
+doc:
+    cargo doc --locked --no-deps --all-features --open
+
+# Three made-up clusters.
+run:
+    cargo run --release -- demo
+
+# The container image.
+image:
+    docker build -t tributary .
+
+# What CI runs.
+ci:
+    .ci/run

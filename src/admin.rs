@@ -1,0 +1,269 @@
+//! The admin listener: whether the process lives, whether it is ready, and its metrics.
+//!
+//! `app` starts it first and stops it last, so that probes are answered for as long as there is a process. Nothing here
+//! looks at the index.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::readiness::Readiness;
+
+/// Connections served at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 128;
+/// How long a client may take to send a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after an error of the listener, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+#[derive(Debug)]
+struct Pages {
+    readiness: Readiness,
+    registry: Registry,
+}
+
+/// Answers on `listener` until `shutdown` is cancelled; requests under way then are still answered.
+///
+/// `/live` and `/ping` say that the process runs, `/ready` whether traffic may come, and if not, what is waited for;
+/// `/metrics` is the registry in `OpenMetrics` text.
+pub async fn serve(
+    listener: TcpListener,
+    readiness: Readiness,
+    registry: Registry,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let pages = Arc::new(Pages {
+        readiness,
+        registry,
+    });
+    info!(addr = %listener.local_addr()?, "admin server listening");
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, Arc::clone(&pages), shutdown.clone()));
+                }
+                Err(error) => {
+                    warn!(%error, "admin connection not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = shutdown.cancelled() => break,
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn connection(stream: TcpStream, pages: Arc<Pages>, shutdown: CancellationToken) {
+    let service = service_fn(move |request| {
+        let pages = Arc::clone(&pages);
+        async move { Ok::<_, Infallible>(pages.answer(&request)) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "admin connection ended");
+    }
+}
+
+// === impl Pages ===
+
+impl Pages {
+    fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        match request.uri().path() {
+            "/live" => plain(StatusCode::OK, "ok\n"),
+            "/ping" => plain(StatusCode::OK, "pong\n"),
+            "/ready" => self.ready(),
+            "/metrics" => self.metrics(),
+            _ => plain(
+                StatusCode::NOT_FOUND,
+                "nothing here; try /live, /ready or /metrics\n",
+            ),
+        }
+    }
+
+    fn ready(&self) -> Response<Full<Bytes>> {
+        let pending = self.readiness.pending();
+        if pending.is_empty() {
+            return plain(StatusCode::OK, "ok\n");
+        }
+        let mut body = String::from("not ready\n");
+        for gate in pending {
+            body.push_str(&gate);
+            body.push('\n');
+        }
+        plain(StatusCode::SERVICE_UNAVAILABLE, body)
+    }
+
+    fn metrics(&self) -> Response<Full<Bytes>> {
+        let mut body = String::new();
+        match text::encode(&mut body, &self.registry) {
+            Ok(()) => respond(StatusCode::OK, OPEN_METRICS, body),
+            Err(error) => {
+                tracing::error!(%error, "metrics not encoded");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "metrics not encoded\n")
+            }
+        }
+    }
+}
+
+fn plain(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    respond(status, TEXT, body)
+}
+
+fn respond(
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use prometheus_client::metrics::counter::Counter;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// A server, and what it takes to ask it and to end it.
+    struct Running {
+        address: SocketAddr,
+        readiness: Readiness,
+        shutdown: CancellationToken,
+        tasks: JoinSet<io::Result<()>>,
+    }
+
+    async fn start() -> Running {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
+        let mut registry = Registry::default();
+        registry.register("looks", "Times somebody looked", Counter::<u64>::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(
+            listener,
+            readiness.clone(),
+            registry,
+            shutdown.clone(),
+        ));
+        Running {
+            address,
+            readiness,
+            shutdown,
+            tasks,
+        }
+    }
+
+    impl Running {
+        /// The whole response to a request on a connection of its own.
+        async fn ask(&self, request: &str) -> String {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            let request = format!("{request} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).await.unwrap();
+            response
+        }
+
+        async fn check(&self, request: &str, status: &str, body: &str) {
+            let response = self.ask(request).await;
+            let (head, got) = response.split_once("\r\n\r\n").unwrap();
+            assert!(
+                head.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{request}: {head}"
+            );
+            assert_eq!(got, body, "{request}");
+        }
+    }
+
+    #[tokio::test]
+    async fn readiness_names_the_gates_that_are_waited_for() {
+        let running = start().await;
+        running.check("GET /ready", "200", "ok\n").await;
+        running.readiness.close("home cluster: pods");
+        running.readiness.close("home cluster: services");
+        let gates = "not ready\nhome cluster: pods\nhome cluster: services\n";
+        running.check("GET /ready", "503", gates).await;
+        running.check("GET /live", "200", "ok\n").await;
+    }
+
+    #[tokio::test]
+    async fn pages_are_what_probes_and_scrapers_expect() {
+        let running = start().await;
+        running.check("GET /ping?x=1", "200", "pong\n").await;
+        running.check("HEAD /ping", "200", "").await;
+        running
+            .check("POST /ping", "405", "only GET and HEAD\n")
+            .await;
+        let hint = "nothing here; try /live, /ready or /metrics\n";
+        running.check("GET /", "404", hint).await;
+        let metrics = running.ask("GET /metrics").await;
+        assert!(
+            metrics.contains(
+                "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"
+            )
+        );
+        assert!(
+            metrics.contains("looks_total 0\n") && metrics.ends_with("# EOF\n"),
+            "{metrics}"
+        );
+    }
+
+    #[tokio::test]
+    async fn shutdown_does_not_wait_for_idle_connections() {
+        let mut running = start().await;
+        let mut idle = TcpStream::connect(running.address).await.unwrap();
+        running.check("GET /ping", "200", "pong\n").await;
+        running.shutdown.cancel();
+        running.tasks.join_next().await.unwrap().unwrap().unwrap();
+        assert_eq!(idle.read(&mut [0]).await.unwrap_or(0), 0);
+    }
+}

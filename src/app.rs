@@ -1,0 +1,315 @@
+//! Wiring: builds every task, owns them all, and orders start-up and shutdown.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tracing::{error, info};
+
+use crate::config::{Config, ListenAddr, Source, TransportMode};
+use crate::frontends::destination::{self, Destination, Translation};
+use crate::frontends::introspection::Introspection;
+use crate::index::{MeshPolicy, SelectPolicy};
+use crate::proto::tributary_v1::introspection_server::IntrospectionServer;
+use crate::publish::{
+    Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, StatusBoard, change_channel,
+};
+use crate::readiness::Readiness;
+use crate::sources::file::{FileConfig, FileMetrics, FileSource};
+use crate::sources::k8s::{KubernetesConfig, KubernetesSource};
+use crate::sources::metrics::SourceMetrics;
+use crate::{admin, server};
+
+/// Names under which `grpc.health.v1` answers, besides the empty one.
+const HEALTH_OF: &[&str] = &[
+    "io.linkerd.proxy.destination.Destination",
+    "tributary.v1.Introspection",
+];
+/// The task whose end lets the rest stop.
+const GRPC_LISTENER: &str = "gRPC listener";
+/// After the streams have ended, wait this long for connections to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a source works with.
+#[derive(Debug)]
+pub struct SourceContext {
+    /// The way into the index.
+    pub changes: ChangeSender,
+    /// What operators are told about each cluster.
+    pub board: StatusBoard,
+    /// Cancelled when the source has to stop.
+    pub shutdown: CancellationToken,
+}
+
+/// A running source; it ends only when told to, or with an error.
+pub type SourceTask = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+
+/// Serves what `config` names until the process is asked to end.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let app = App::start(&config, |context, registry| {
+        source(&config, context, registry)
+    })
+    .await?;
+    app.run_until(termination()).await
+}
+
+/// The source that `config` names.
+fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> SourceTask {
+    let SourceContext {
+        changes,
+        board,
+        shutdown,
+    } = context;
+    match &config.source {
+        Source::Kubernetes { kubeconfig } => {
+            let config = KubernetesConfig {
+                home: config.cluster_name.clone(),
+                trust_domain: config.identity_trust_domain.clone(),
+                control_plane_namespace: config.controller_namespace.clone(),
+                kubeconfig: kubeconfig.clone(),
+            };
+            let metrics = SourceMetrics::default();
+            metrics.register(registry);
+            let source = KubernetesSource::new(config, changes, board, metrics);
+            Box::pin(async move { Ok(source.run(shutdown).await?) })
+        }
+        Source::Manifests(dir) => {
+            let source = FileSource::new(FileConfig {
+                dir: dir.clone(),
+                home: config.cluster_name.clone(),
+                trust_domain: config.identity_trust_domain.clone(),
+                control_plane_namespace: config.controller_namespace.text().clone(),
+            })
+            .with_metrics(FileMetrics::register(registry));
+            Box::pin(async move { Ok(source.run(changes, board, shutdown).await?) })
+        }
+    }
+}
+
+/// Everything that runs, from the sources to the listeners.
+#[derive(Debug)]
+pub struct App {
+    /// Where proxies and operators are answered, if anywhere.
+    pub grpc: Option<SocketAddr>,
+    /// Where probes and scrapers are answered, if anywhere.
+    pub admin: Option<SocketAddr>,
+    /// What is answered from.
+    pub catalog: Catalog,
+    /// Whether it is ready.
+    pub readiness: Readiness,
+    shutdown: Shutdown,
+    tasks: JoinSet<(&'static str, anyhow::Result<()>)>,
+}
+
+/// The order in which things stop.
+#[derive(Clone, Debug, Default)]
+struct Shutdown {
+    /// Streams end and no more begin.
+    streams: CancellationToken,
+    /// Sources and the admin listener stop.
+    rest: CancellationToken,
+}
+
+// === impl App ===
+
+impl App {
+    /// Opens the listeners and starts every task.
+    ///
+    /// `source` is given the way into the index; `metrics` may register what it counts.
+    pub async fn start(
+        config: &Config,
+        source: impl FnOnce(SourceContext, &mut Registry) -> SourceTask,
+    ) -> anyhow::Result<Self> {
+        let grpc = bind("--addr", config.addr).await?;
+        let admin = bind("--metrics-addr", config.metrics_addr).await?;
+
+        let mut registry = Registry::with_prefix("tributary");
+        let readiness = Readiness::default();
+        let board = StatusBoard::default();
+        let shutdown = Shutdown::default();
+        let policy = select_policy(config);
+        let (changes, receiver) = change_channel();
+        let (indexer, catalog) = Indexer::new(
+            config.cluster_name.clone(),
+            policy.clone(),
+            board.clone(),
+            readiness.clone(),
+            IndexMetrics::register(registry.sub_registry_with_prefix("index")),
+        );
+        registry.register_collector(Box::new(ClusterCollector::new(catalog.clone())));
+
+        let mut tasks = JoinSet::new();
+        tasks.spawn_blocking(move || {
+            indexer.run(receiver);
+            ("indexer", Ok(()))
+        });
+        let context = SourceContext {
+            changes,
+            board,
+            shutdown: shutdown.rest.clone(),
+        };
+        let source = source(context, &mut registry);
+        tasks.spawn(async move { ("source", source.await) });
+
+        let mut app = Self {
+            grpc: local_addr(grpc.as_ref())?,
+            admin: local_addr(admin.as_ref())?,
+            catalog,
+            readiness,
+            shutdown,
+            tasks,
+        };
+        if let Some(listener) = grpc {
+            app.serve_grpc(listener, config, policy, &mut registry);
+        }
+        if let Some(listener) = admin {
+            let (readiness, rest) = (app.readiness.clone(), app.shutdown.rest.clone());
+            app.tasks.spawn(async move {
+                let served = admin::serve(listener, readiness, registry, rest).await;
+                (
+                    "admin listener",
+                    served.context("serving admin pages failed"),
+                )
+            });
+        }
+        Ok(app)
+    }
+
+    fn serve_grpc(
+        &mut self,
+        listener: TcpListener,
+        config: &Config,
+        policy: SelectPolicy,
+        registry: &mut Registry,
+    ) {
+        let streams = self.shutdown.streams.clone();
+        let destination = Destination::new(
+            self.catalog.clone(),
+            destination::Settings {
+                cluster_domain: config.cluster_domain.to_string(),
+                startup_grace: config.startup_grace,
+                streams_max: config.max_streams,
+                drain: config.drain_timeout,
+                translation: Translation {
+                    mesh: policy.mesh,
+                    zone_weights: config.ext_endpoint_zone_weights,
+                    http2: config.meshed_http2_client_params,
+                },
+            },
+            destination::Metrics::register(registry.sub_registry_with_prefix("destination")),
+            streams.clone(),
+        );
+        let introspection = Introspection::new(
+            self.catalog.clone(),
+            &config.cluster_domain,
+            streams.clone(),
+        );
+        let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
+        let readiness = self.readiness.clone();
+        let drain = config.drain_timeout + CLOSE_TIMEOUT;
+        self.tasks.spawn(async move {
+            let served =
+                server::serve(listener, routes, HEALTH_OF, readiness, drain, streams).await;
+            (GRPC_LISTENER, served.context("serving gRPC failed"))
+        });
+    }
+
+    /// Works until `stop` resolves or a task ends unexpectedly, then shuts down in order: not ready, streams end, sources
+    /// stop, the admin listener closes.
+    pub async fn run_until(
+        mut self,
+        stop: impl Future<Output = &'static str>,
+    ) -> anyhow::Result<()> {
+        let mut outcome = tokio::select! {
+            reason = stop => {
+                info!(reason, "shutting down");
+                Ok(())
+            }
+            Some(ended) = self.tasks.join_next() => {
+                self.shutdown.rest.cancel();
+                unexpected_end(ended)
+            }
+        };
+        self.readiness.close("shutting down");
+        self.shutdown.streams.cancel();
+        if self.grpc.is_none() {
+            self.shutdown.rest.cancel();
+        }
+        while let Some(ended) = self.tasks.join_next().await {
+            match ended {
+                Ok((task, Ok(()))) => {
+                    if task == GRPC_LISTENER {
+                        self.shutdown.rest.cancel();
+                    }
+                }
+                failed => {
+                    self.shutdown.rest.cancel();
+                    outcome = outcome.and(unexpected_end(failed));
+                }
+            }
+        }
+        outcome
+    }
+}
+
+fn unexpected_end(
+    ended: Result<(&'static str, anyhow::Result<()>), tokio::task::JoinError>,
+) -> anyhow::Result<()> {
+    let failed = match ended {
+        Ok((task, Ok(()))) => anyhow::anyhow!("{task} ended unexpectedly"),
+        Ok((task, Err(error))) => error.context(format!("{task} failed")),
+        Err(error) => anyhow::Error::new(error).context("a task panicked"),
+    };
+    error!(error = format!("{failed:#}"), "stopping");
+    Err(failed)
+}
+
+/// Resolves when the process is asked to end.
+pub async fn termination() -> &'static str {
+    let terminate = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminate) => terminate.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = terminate => "SIGTERM",
+        _ = tokio::signal::ctrl_c() => "SIGINT",
+    }
+}
+
+fn select_policy(config: &Config) -> SelectPolicy {
+    SelectPolicy {
+        ipv6: config.enable_ipv6,
+        mesh: MeshPolicy {
+            controller_namespace: config.controller_namespace.text().clone(),
+            default_opaque_ports: config.default_opaque_ports.clone(),
+            h2_upgrade: config.enable_h2_upgrade,
+            transport_header: config.outbound_transport_mode == TransportMode::TransportHeader,
+        },
+    }
+}
+
+async fn bind(flag: &str, addr: Option<ListenAddr>) -> anyhow::Result<Option<TcpListener>> {
+    let Some(addr) = addr else {
+        return Ok(None);
+    };
+    let listener = addr
+        .bind()
+        .await
+        .with_context(|| format!("cannot listen on {addr}; choose another address with {flag}"))?;
+    Ok(Some(listener))
+}
+
+fn local_addr(listener: Option<&TcpListener>) -> anyhow::Result<Option<SocketAddr>> {
+    let addr = listener.map(TcpListener::local_addr).transpose();
+    addr.context("reading the address of a listener failed")
+}

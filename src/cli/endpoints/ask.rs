@@ -1,0 +1,208 @@
+//! The conversation with a server.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status, Streaming};
+
+use super::fold::Folded;
+use super::report::Report;
+use crate::config::EndpointsQuery;
+use crate::proto::destination::destination_client::DestinationClient;
+use crate::proto::destination::{GetDestination, Update};
+use crate::proto::tributary_v1::introspection_client::IntrospectionClient;
+use crate::proto::tributary_v1::{EndpointsSnapshot, WatchEndpointsRequest};
+
+/// How long to wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait for a first answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to listen to a server whose first answer comes in pieces, or not at all if it is empty.
+const FOLD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a pause says that no more pieces come.
+const FOLD_PAUSE: Duration = Duration::from_millis(500);
+/// How often an idle connection is tested by the kernel. Pings of HTTP/2 would be more than some servers put up with.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// Largest answer that is accepted: a Service of some 100,000 endpoints.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    /// There is no connection.
+    #[error("cannot connect to {server}")]
+    Connect {
+        /// The server.
+        server: String,
+        /// What the network says.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// The server connects but says nothing.
+    #[error("{server} accepted the question but did not answer within {}s", ANSWER_TIMEOUT.as_secs())]
+    Silent {
+        /// The server.
+        server: String,
+    },
+    /// The server says no.
+    #[error("{server} refused")]
+    Refused {
+        /// The server.
+        server: String,
+        /// Why.
+        status: Box<Status>,
+    },
+}
+
+/// A stream of answers, each replacing the one before.
+pub(super) struct Answers {
+    server: String,
+    stream: Stream,
+}
+
+enum Stream {
+    Introspection(Box<Streaming<EndpointsSnapshot>>),
+    Destination(Box<Get>),
+}
+
+/// Linkerd's `Get`, opened lately or not yet: a server with nothing to say need not even open it.
+struct Get {
+    channel: Channel,
+    query: EndpointsQuery,
+    updates: Option<Streaming<Update>>,
+    folded: Folded,
+    settled: bool,
+}
+
+// === impl Answers ===
+
+impl Answers {
+    /// Connects to a server and asks.
+    pub(super) async fn open(query: &EndpointsQuery) -> Result<Self, AskError> {
+        let server = query.server.clone();
+        let connect = |source| AskError::Connect {
+            server: server.clone(),
+            source,
+        };
+        let channel = Endpoint::from_shared(format!("http://{server}"))
+            .map_err(connect)?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_keepalive(Some(TCP_KEEPALIVE))
+            .connect()
+            .await
+            .map_err(connect)?;
+        let request = WatchEndpointsRequest {
+            authority: query.authority.clone(),
+            context_token: query.context_token.clone(),
+            zone: query.zone.clone(),
+        };
+        let mut client =
+            IntrospectionClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let answered = timeout(ANSWER_TIMEOUT, client.watch_endpoints(request)).await;
+        let stream = match answered {
+            Ok(Ok(response)) => Stream::Introspection(Box::new(response.into_inner())),
+            Ok(Err(status)) if status.code() == Code::Unimplemented => {
+                Stream::Destination(Box::new(Get {
+                    channel,
+                    query: query.clone(),
+                    updates: None,
+                    folded: Folded::default(),
+                    settled: false,
+                }))
+            }
+            Ok(Err(status)) => return Err(refused(&server, status)),
+            Err(_) => return Err(AskError::Silent { server }),
+        };
+        Ok(Self { server, stream })
+    }
+
+    /// Whether the server has only Linkerd's API.
+    pub(super) fn is_folded(&self) -> bool {
+        matches!(self.stream, Stream::Destination(_))
+    }
+
+    /// The first answer; `None` if the server ends the stream without one.
+    pub(super) async fn first(&mut self) -> Result<Option<Report>, AskError> {
+        let server = self.server.clone();
+        timeout(ANSWER_TIMEOUT, self.next())
+            .await
+            .unwrap_or(Err(AskError::Silent { server }))
+    }
+
+    /// The next answer, whenever it comes; `None` once the server has ended the stream.
+    pub(super) async fn next(&mut self) -> Result<Option<Report>, AskError> {
+        let next = match &mut self.stream {
+            Stream::Introspection(stream) => {
+                let message = stream.message().await;
+                message.map(|snapshot| snapshot.map(Report::from))
+            }
+            Stream::Destination(get) if get.settled => get.step().await,
+            Stream::Destination(get) => get.settle().await,
+        };
+        next.map_err(|status| refused(&self.server, status))
+    }
+}
+
+// === impl Get ===
+
+impl Get {
+    /// Takes in messages until a pause, or for as long as a whole answer may take.
+    async fn settle(&mut self) -> Result<Option<Report>, Status> {
+        self.settled = true;
+        let deadline = Instant::now() + FOLD_TIMEOUT;
+        let mut until = deadline;
+        loop {
+            match timeout_at(until, self.step()).await {
+                Ok(Ok(Some(_))) => until = deadline.min(Instant::now() + FOLD_PAUSE),
+                Ok(ended) => return ended,
+                Err(_) => return Ok(Some(self.folded.report(&self.query.authority))),
+            }
+        }
+    }
+
+    /// Takes in one message. May be dropped at any time without losing one.
+    async fn step(&mut self) -> Result<Option<Report>, Status> {
+        let updates = match &mut self.updates {
+            Some(updates) => updates,
+            opened => {
+                let request = GetDestination {
+                    scheme: String::new(),
+                    path: self.query.authority.clone(),
+                    context_token: self.query.context_token.clone(),
+                };
+                let mut client = DestinationClient::new(self.channel.clone())
+                    .max_decoding_message_size(ANSWER_BYTES_MAX);
+                opened.insert(client.get(request).await?.into_inner())
+            }
+        };
+        let Some(update) = updates.message().await? else {
+            return Ok(None);
+        };
+        self.folded.apply(update);
+        Ok(Some(self.folded.report(&self.query.authority)))
+    }
+}
+
+// === impl AskError ===
+
+impl AskError {
+    /// The last of the causes: what the network said, without the layers above it.
+    pub(super) fn root(&self) -> String {
+        let mut cause = self.source();
+        let mut text = String::new();
+        while let Some(error) = cause {
+            text = error.to_string();
+            cause = error.source();
+        }
+        text
+    }
+}
+
+fn refused(server: &str, status: Status) -> AskError {
+    AskError::Refused {
+        server: server.to_owned(),
+        status: Box::new(status),
+    }
+}

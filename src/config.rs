@@ -1,0 +1,426 @@
+//! Flags and environment → validated settings.
+//!
+//! `main` calls [`read`], everything else is given values of real types. This is the only reader of the environment, and
+//! whatever is wrong with a flag is found here and told in one line.
+
+mod args;
+mod authority;
+mod duration;
+mod http2;
+mod listen;
+mod usage;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{CommandFactory, FromArgMatches};
+use tracing::{error, warn};
+
+pub use args::{LogFormat, LogLevel, OutputFormat};
+pub use listen::ListenAddr;
+pub use usage::UsageError;
+
+use crate::model::{ClusterName, Namespace, PortSet, Text};
+use crate::proto::destination::Http2ClientParams;
+use args::{Cli, DemoArgs, EndpointsArgs, ServeArgs, Subcommand};
+
+/// Domain of cluster-internal names, and trust domain, where none is configured.
+const DEFAULT_DOMAIN: &str = "cluster.local";
+/// How long a proxy waits for the first message of a stream.
+const PROXY_FIRST_MESSAGE: Duration = Duration::from_secs(3);
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Command {
+    /// Serve a cluster.
+    Serve(Box<Config>),
+    /// Serve the embedded demonstration.
+    Demo(DemoConfig),
+    /// Show the endpoints of a Service, asking a running server.
+    Endpoints(Box<EndpointsQuery>),
+    /// Print a shell's completion script.
+    Completions(clap_complete::Shell),
+}
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub enum Stop {
+    /// The user asked for this text, such as the help.
+    Answer(String),
+    /// The command line is wrong.
+    Usage(UsageError),
+}
+
+/// Settings of the server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where proxies are answered; `None` turns the listener off.
+    pub addr: Option<ListenAddr>,
+    /// Where health and metrics are served; `None` turns the listener off.
+    pub metrics_addr: Option<ListenAddr>,
+    /// Where facts come from.
+    pub source: Source,
+    /// What the home cluster is called.
+    pub cluster_name: ClusterName,
+    /// Namespace of the control plane, and of the Secrets that link clusters.
+    pub controller_namespace: Namespace,
+    /// Domain of the home cluster's DNS names; never empty.
+    pub cluster_domain: Text,
+    /// Trust domain of the home cluster's identities; never empty.
+    pub identity_trust_domain: Text,
+    /// Ports that are opaque where no annotation says otherwise.
+    pub default_opaque_ports: PortSet,
+    /// Whether meshed HTTP/1 may be carried over HTTP/2.
+    pub enable_h2_upgrade: bool,
+    /// Whether workloads are served by their IPv6 address if they have one.
+    pub enable_ipv6: bool,
+    /// How proxies reach meshed workloads.
+    pub outbound_transport_mode: TransportMode,
+    /// Whether endpoints in the client's zone get more weight.
+    pub ext_endpoint_zone_weights: bool,
+    /// HTTP/2 settings for connections to meshed workloads; `None` sends none.
+    pub meshed_http2_client_params: Option<Http2ClientParams>,
+    /// How long a first answer waits for linked clusters that are not synced; below the 3 s that proxies wait.
+    pub startup_grace: Duration,
+    /// Streams that may be open at once; never zero.
+    pub max_streams: usize,
+    /// Over how long open streams are ended at shutdown.
+    pub drain_timeout: Duration,
+    /// What is logged, and how.
+    pub log: LogConfig,
+    /// What was odd about the flags, to be logged once logging works.
+    pub notices: Vec<Notice>,
+}
+
+/// Settings of the demonstration.
+#[derive(Clone, Debug)]
+pub struct DemoConfig {
+    /// Where proxies are answered; `None` turns the listener off.
+    pub addr: Option<ListenAddr>,
+    /// Where health and metrics are served; `None` turns the listener off.
+    pub metrics_addr: Option<ListenAddr>,
+    /// What is logged, and how.
+    pub log: LogConfig,
+}
+
+/// Where facts come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The API server of the home cluster, and those of the clusters linked to it.
+    Kubernetes {
+        /// How to reach the home cluster; `None` finds out from where the process runs.
+        kubeconfig: Option<PathBuf>,
+    },
+    /// A folder with one sub-folder of YAML per cluster.
+    Manifests(PathBuf),
+}
+
+/// How proxies reach meshed workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportMode {
+    /// At the workload's own port.
+    Transparent,
+    /// At the proxy's inbound port, behind a transport header.
+    TransportHeader,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// What is important enough.
+    pub level: LogLevel,
+    /// What lines look like.
+    pub format: LogFormat,
+}
+
+/// Something odd about a flag that does not keep the server from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// `--cluster-domain` is empty.
+    ClusterDomainEmpty,
+    /// `--identity-trust-domain` is empty though the cluster domain is not the default.
+    TrustDomainUnset {
+        /// The cluster domain, which one might have expected instead.
+        cluster_domain: Text,
+    },
+    /// An item of `--default-opaque-ports` cannot be read.
+    OpaquePort(String),
+    /// The value of `--outbound-transport-mode` is not known.
+    TransportMode(String),
+}
+
+/// What `tributary endpoints` is to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointsQuery {
+    /// The server, as `HOST:PORT`.
+    pub server: String,
+    /// Whose endpoints, as a proxy would ask.
+    pub authority: String,
+    /// Where to look from: the token a proxy would send.
+    pub context_token: String,
+    /// Look from this zone; empty means no known zone.
+    pub zone: Option<String>,
+    /// Whether to stay and show changes.
+    pub watch: Watch,
+    /// What the answer looks like.
+    pub output: OutputFormat,
+}
+
+/// How long to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// At one answer.
+    Once,
+    /// Until stopped, at every change.
+    Changes,
+}
+
+/// Whether text may be coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Only text.
+    Plain,
+    /// Terminal escape sequences.
+    Ansi,
+}
+
+/// Reads a command line and the environment.
+pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = command()
+        .try_get_matches_from(&args)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| usage::stop(&error, &args))?;
+    match cli.command {
+        Subcommand::Serve(serve) => Config::new(*serve)
+            .map(|config| Command::Serve(Box::new(config)))
+            .map_err(Stop::Usage),
+        Subcommand::Demo(demo) => Ok(Command::Demo(DemoConfig::new(&demo))),
+        Subcommand::Endpoints(endpoints) => EndpointsQuery::new(endpoints)
+            .map(|query| Command::Endpoints(Box::new(query)))
+            .map_err(Stop::Usage),
+        Subcommand::Completions { shell } => Ok(Command::Completions(shell)),
+    }
+}
+
+/// The definition of the command line, for generators.
+pub fn command() -> clap::Command {
+    // Help is about what may be set; what is set may be nobody else's business.
+    Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)))
+}
+
+/// How output to this stream may be coloured: by nothing unless it is a terminal, and not where `NO_COLOR` asks for it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the reader of the environment"
+)]
+pub fn colour(stream: &impl IsTerminal) -> Colour {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    if stream.is_terminal() && !unwanted {
+        Colour::Ansi
+    } else {
+        Colour::Plain
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    fn new(args: ServeArgs) -> Result<Self, UsageError> {
+        let mut notices = Vec::new();
+        let (cluster_domain, identity_trust_domain) = domains(
+            &args.cluster_domain,
+            &args.identity_trust_domain,
+            &mut notices,
+        );
+        let (default_opaque_ports, bad) = PortSet::parse(&args.default_opaque_ports, |_| None);
+        notices.extend(bad.into_iter().map(Notice::OpaquePort));
+        let outbound_transport_mode = match args.outbound_transport_mode.as_str() {
+            "transparent" => TransportMode::Transparent,
+            "transport-header" => TransportMode::TransportHeader,
+            unknown => {
+                notices.push(Notice::TransportMode(unknown.to_owned()));
+                TransportMode::Transparent
+            }
+        };
+        if args.startup_grace >= PROXY_FIRST_MESSAGE {
+            return Err(UsageError::flag(
+                "--startup-grace",
+                "must be below 3s, after which proxies give up waiting for a first answer; try 2s",
+            ));
+        }
+        if args.addr.is_none() && args.metrics_addr.is_none() {
+            return Err(UsageError::flag(
+                "--addr",
+                "every listener is turned off; give --addr or --metrics-addr an address",
+            ));
+        }
+        Ok(Self {
+            addr: args.addr.0,
+            metrics_addr: args.metrics_addr.0,
+            source: Source::new(args.kubeconfig, args.manifests)?,
+            cluster_name: required("--cluster-name", &args.cluster_name)?.into(),
+            controller_namespace: required("--controller-namespace", &args.controller_namespace)?
+                .into(),
+            cluster_domain,
+            identity_trust_domain,
+            default_opaque_ports,
+            enable_h2_upgrade: args.enable_h2_upgrade,
+            enable_ipv6: args.enable_ipv6,
+            outbound_transport_mode,
+            ext_endpoint_zone_weights: args.ext_endpoint_zone_weights,
+            meshed_http2_client_params: args.meshed_http2_client_params.0,
+            startup_grace: args.startup_grace,
+            max_streams: args.max_streams as usize,
+            drain_timeout: args.drain_timeout,
+            log: args.log.into(),
+            notices,
+        })
+    }
+}
+
+fn domains(cluster: &str, trust: &str, notices: &mut Vec<Notice>) -> (Text, Text) {
+    let cluster = Text::from(cluster.trim_matches('.'));
+    let cluster = if cluster.is_empty() {
+        notices.push(Notice::ClusterDomainEmpty);
+        Text::from(DEFAULT_DOMAIN)
+    } else {
+        cluster
+    };
+    let trust = match trust.trim_matches('.') {
+        "" => {
+            if cluster.as_str() != DEFAULT_DOMAIN {
+                notices.push(Notice::TrustDomainUnset {
+                    cluster_domain: cluster.clone(),
+                });
+            }
+            DEFAULT_DOMAIN
+        }
+        trust => trust,
+    };
+    (cluster, Text::from(trust))
+}
+
+fn required<'a>(flag: &'static str, value: &'a str) -> Result<&'a str, UsageError> {
+    match value.trim() {
+        "" => Err(UsageError::flag(flag, "must not be empty")),
+        value => Ok(value),
+    }
+}
+
+// === impl DemoConfig ===
+
+impl DemoConfig {
+    fn new(args: &DemoArgs) -> Self {
+        Self {
+            addr: args.addr.0,
+            metrics_addr: args.metrics_addr.0,
+            log: LogConfig {
+                level: args.level,
+                format: LogFormat::Plain,
+            },
+        }
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    fn new(kubeconfig: PathBuf, manifests: PathBuf) -> Result<Self, UsageError> {
+        let given = |path: &PathBuf| !path.as_os_str().is_empty();
+        match (given(&kubeconfig), given(&manifests)) {
+            (true, true) => Err(UsageError::flag(
+                "--manifests",
+                "cannot be used together with --kubeconfig; leave one of them out",
+            )),
+            (_, true) if !manifests.is_dir() => Err(UsageError::flag(
+                "--manifests",
+                format!(
+                    "{} is not a folder; name one that has a sub-folder of YAML files per cluster",
+                    manifests.display()
+                ),
+            )),
+            (_, true) => Ok(Self::Manifests(manifests)),
+            (true, _) if !kubeconfig.is_file() => Err(UsageError::flag(
+                "--kubeconfig",
+                format!(
+                    "{} is not a file; name the kubeconfig of the home cluster, or leave the flag out inside a cluster",
+                    kubeconfig.display()
+                ),
+            )),
+            (kubeconfig_given, _) => Ok(Self::Kubernetes {
+                kubeconfig: kubeconfig_given.then_some(kubeconfig),
+            }),
+        }
+    }
+}
+
+// === impl Notice ===
+
+impl Notice {
+    /// Writes it to the log.
+    pub fn log(&self) {
+        match self {
+            Self::ClusterDomainEmpty => {
+                warn!(
+                    flag = "--cluster-domain",
+                    using = DEFAULT_DOMAIN,
+                    "flag is empty, using the default"
+                );
+            }
+            Self::TrustDomainUnset { cluster_domain } => warn!(
+                flag = "--identity-trust-domain",
+                using = DEFAULT_DOMAIN,
+                %cluster_domain,
+                "flag is not set, nor taken from the cluster domain; set it to the trust domain of the mesh"
+            ),
+            Self::OpaquePort(item) => {
+                warn!(
+                    flag = "--default-opaque-ports",
+                    item, "item is neither a port nor a range, left out"
+                );
+            }
+            Self::TransportMode(mode) => error!(
+                flag = "--outbound-transport-mode",
+                mode, "unknown mode, using transparent; write transparent or transport-header"
+            ),
+        }
+    }
+}
+
+// === impl EndpointsQuery ===
+
+impl EndpointsQuery {
+    fn new(args: EndpointsArgs) -> Result<Self, UsageError> {
+        let cluster_domain = match args.cluster_domain.trim_matches('.') {
+            "" => DEFAULT_DOMAIN,
+            domain => domain,
+        };
+        let authority =
+            authority::complete(&args.authority, args.namespace.as_deref(), cluster_domain)
+                .map_err(|reason| UsageError::flag("AUTHORITY", reason))?;
+        let context_token = match (args.node, args.context_token) {
+            (Some(node), _) => serde_json::json!({ "nodeName": node }).to_string(),
+            (None, Some(token)) => token,
+            (None, None) => String::new(),
+        };
+        Ok(Self {
+            server: args.addr.0,
+            authority,
+            context_token,
+            zone: args.zone,
+            watch: if args.watch {
+                Watch::Changes
+            } else {
+                Watch::Once
+            },
+            output: args.output,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

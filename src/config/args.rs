@@ -1,0 +1,424 @@
+//! The command line as clap reads it. Its comments are the help texts.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "code marks would show in the help texts"
+)]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, Parser, Subcommand as ClapSubcommand, ValueEnum};
+
+use super::duration::parse_duration;
+use super::{ListenAddr, LogConfig, http2};
+use crate::proto::destination::Http2ClientParams;
+
+/// Endpoint discovery for multi-cluster Kubernetes.
+///
+/// Answers Linkerd proxies (the destination API) from one index over the home cluster and every cluster linked to it.
+/// New here? `tributary demo` needs no cluster.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tributary",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Subcommand,
+}
+
+#[derive(Debug, ClapSubcommand)]
+pub(super) enum Subcommand {
+    /// Serve a cluster and the clusters linked to it
+    ///
+    /// Reads Services, EndpointSlices, Pods and Nodes of the home cluster, and those of every cluster whose credentials
+    /// lie in the control-plane namespace. It only ever reads. Every flag can also be set in the environment, under
+    /// the name shown with it; a flag wins.
+    #[command(after_help = "\
+Examples:
+  tributary serve                                  inside the home cluster
+  tributary serve --kubeconfig ~/.kube/config      from a workstation
+  tributary serve --manifests ./clusters           no cluster: ./clusters/home/*.yaml, ./clusters/west/*.yaml, …")]
+    Serve(Box<ServeArgs>),
+
+    /// Serve three made-up clusters whose Pods come and go; needs nothing
+    ///
+    /// Everything is inside the binary. Prints what happens, and what to try against it. Stop it with Ctrl-C.
+    Demo(DemoArgs),
+
+    /// Show which endpoints the mesh is told about for a Service, asking a running server
+    ///
+    /// Works against Tributary, and with less detail against any server of Linkerd's destination API.
+    ///
+    /// Exit codes: 0 all is well; 1 nobody is served, there is no such Service, or a member cluster is stale or not
+    /// synced; 2 the server could not be asked; 64 the command line is wrong.
+    #[command(after_help = "\
+Examples:
+  tributary endpoints web.shop                     port 80 of Service web in namespace shop
+  tributary endpoints svc/web -n shop --watch      and what changes
+  tributary endpoints web.shop:8080 --zone eu-1a   as a proxy in that zone would see it
+  tributary endpoints web.shop -o json | jq '.endpoints[] | select(.served | not)'
+
+Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
+    Endpoints(EndpointsArgs),
+
+    /// Print the completion script of a shell
+    #[command(after_help = "\
+Example, for the running bash:
+  source <(tributary completions bash)")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ServeArgs {
+    /// Where proxies are answered; empty turns it off
+    ///
+    /// `:8086` means every interface, by IPv6 and IPv4.
+    #[arg(long, value_name = "[IP]:PORT", env = "TRIBUTARY_ADDR", default_value = ":8086", value_parser = parse_listen, help_heading = "Listeners")]
+    pub(super) addr: MaybeListen,
+
+    /// Where /live, /ready and /metrics are served; empty turns it off
+    #[arg(long, value_name = "[IP]:PORT", env = "TRIBUTARY_METRICS_ADDR", default_value = ":9996", value_parser = parse_listen, help_heading = "Listeners")]
+    pub(super) metrics_addr: MaybeListen,
+
+    /// Kubeconfig of the home cluster
+    ///
+    /// Without it: the service account of the Pod that Tributary runs in.
+    #[arg(long, value_name = "FILE", env = "TRIBUTARY_KUBECONFIG", default_value = "", hide_default_value = true, value_parser = parse_path, help_heading = "Clusters")]
+    pub(super) kubeconfig: PathBuf,
+
+    /// Read YAML files instead of a Kubernetes API: one sub-folder per cluster
+    ///
+    /// The sub-folder with the name of the home cluster is the home cluster. Files are read again when they change.
+    #[arg(long, value_name = "DIR", env = "TRIBUTARY_MANIFESTS", default_value = "", hide_default_value = true, value_parser = parse_path, help_heading = "Clusters")]
+    pub(super) manifests: PathBuf,
+
+    /// What to call the home cluster
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "TRIBUTARY_CLUSTER_NAME",
+        default_value = "home",
+        help_heading = "Clusters"
+    )]
+    pub(super) cluster_name: String,
+
+    /// Namespace of the Linkerd control plane; Secrets that link clusters are read there
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "TRIBUTARY_CONTROLLER_NAMESPACE",
+        default_value = "linkerd",
+        help_heading = "Clusters"
+    )]
+    pub(super) controller_namespace: String,
+
+    /// DNS domain of the home cluster
+    #[arg(
+        long,
+        value_name = "DOMAIN",
+        env = "TRIBUTARY_CLUSTER_DOMAIN",
+        default_value = "cluster.local",
+        help_heading = "Clusters"
+    )]
+    pub(super) cluster_domain: String,
+
+    /// Trust domain of the home cluster's identities; empty means cluster.local
+    #[arg(
+        long,
+        value_name = "DOMAIN",
+        env = "TRIBUTARY_IDENTITY_TRUST_DOMAIN",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Clusters"
+    )]
+    pub(super) identity_trust_domain: String,
+
+    /// Ports that proxies must not interpret where no annotation says otherwise, such as 25,3306,9000-9010
+    #[arg(
+        long,
+        value_name = "LIST",
+        env = "TRIBUTARY_DEFAULT_OPAQUE_PORTS",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Answers"
+    )]
+    pub(super) default_opaque_ports: String,
+
+    /// Let proxies carry HTTP/1 between meshed workloads over HTTP/2
+    #[arg(long, value_name = "BOOL", env = "TRIBUTARY_ENABLE_H2_UPGRADE", default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new(), help_heading = "Answers")]
+    pub(super) enable_h2_upgrade: bool,
+
+    /// Serve a workload by its IPv6 address if it has one; if false, by IPv4 only
+    #[arg(long, value_name = "BOOL", env = "TRIBUTARY_ENABLE_IPV6", default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new(), help_heading = "Answers")]
+    pub(super) enable_ipv6: bool,
+
+    /// How proxies reach meshed workloads: transparent or transport-header
+    ///
+    /// transparent: at the workload's port. transport-header: at the proxy's inbound port, behind a header. Take what the
+    /// mesh is installed with.
+    #[arg(
+        long,
+        value_name = "MODE",
+        env = "TRIBUTARY_OUTBOUND_TRANSPORT_MODE",
+        default_value = "transparent",
+        help_heading = "Answers"
+    )]
+    pub(super) outbound_transport_mode: String,
+
+    /// Give endpoints in the client's own zone ten times the weight of others
+    #[arg(long, value_name = "BOOL", env = "TRIBUTARY_EXT_ENDPOINT_ZONE_WEIGHTS", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new(), help_heading = "Answers")]
+    pub(super) ext_endpoint_zone_weights: bool,
+
+    /// HTTP/2 settings for connections to meshed workloads, as JSON
+    ///
+    /// For example {"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}. Other parts:
+    /// flow_control, internals; names as in destination.proto.
+    #[arg(long, value_name = "JSON", env = "TRIBUTARY_MESHED_HTTP2_CLIENT_PARAMS", default_value = "", hide_default_value = true, value_parser = parse_http2, help_heading = "Answers")]
+    pub(super) meshed_http2_client_params: MaybeHttp2,
+
+    /// How long a first answer waits for linked clusters that have not been read yet; below 3s
+    ///
+    /// What they have joins later on the same stream. Proxies give up on a first answer after 3s.
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STARTUP_GRACE", default_value = "2s", value_parser = parse_duration, help_heading = "Limits")]
+    pub(super) startup_grace: Duration,
+
+    /// Streams that may be open at once; more are refused with RESOURCE_EXHAUSTED
+    #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = "Limits")]
+    pub(super) max_streams: u32,
+
+    /// Over how long open streams are ended at shutdown, spread so that clients do not all come back at once
+    ///
+    /// Keep it below the Pod's terminationGracePeriodSeconds.
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_DRAIN_TIMEOUT", default_value = "10s", value_parser = parse_duration, help_heading = "Limits")]
+    pub(super) drain_timeout: Duration,
+
+    #[command(flatten)]
+    pub(super) log: LogArgs,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct DemoArgs {
+    /// Where proxies are answered; empty turns it off
+    #[arg(long, value_name = "[IP]:PORT", default_value = "127.0.0.1:8086", value_parser = parse_listen, help_heading = "Listeners")]
+    pub(super) addr: MaybeListen,
+
+    /// Where /live, /ready and /metrics are served; empty turns it off
+    #[arg(long, value_name = "[IP]:PORT", default_value = "127.0.0.1:9996", value_parser = parse_listen, help_heading = "Listeners")]
+    pub(super) metrics_addr: MaybeListen,
+
+    /// Least important messages to log
+    #[arg(
+        long = "log-level",
+        value_name = "LEVEL",
+        default_value = "warn",
+        value_enum,
+        help_heading = "Logging"
+    )]
+    pub(super) level: LogLevel,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct LogArgs {
+    /// Least important messages to log
+    #[arg(
+        long = "log-level",
+        value_name = "LEVEL",
+        env = "TRIBUTARY_LOG_LEVEL",
+        default_value = "info",
+        value_enum,
+        help_heading = "Logging"
+    )]
+    pub(super) level: LogLevel,
+
+    /// What log lines look like
+    #[arg(
+        long = "log-format",
+        value_name = "FORMAT",
+        env = "TRIBUTARY_LOG_FORMAT",
+        default_value = "plain",
+        value_enum,
+        help_heading = "Logging"
+    )]
+    pub(super) format: LogFormat,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct EndpointsArgs {
+    /// Whose endpoints: web.shop, web.shop:8080, svc/web with -n, or the full name; the port is 80 if none is given
+    pub(super) authority: String,
+
+    /// The server to ask
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8086", value_parser = parse_server)]
+    pub(super) addr: Server,
+
+    /// Stay, and print what changes: + added, - removed, ~ changed
+    #[arg(short, long)]
+    pub(super) watch: bool,
+
+    /// What the answer looks like; wide shortens nothing
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "table",
+        value_enum
+    )]
+    pub(super) output: OutputFormat,
+
+    /// Look from this zone; empty: from no known zone
+    #[arg(
+        long,
+        value_name = "ZONE",
+        help_heading = "Point of view",
+        group = "viewpoint"
+    )]
+    pub(super) zone: Option<String>,
+
+    /// Look from this Node of the home cluster
+    #[arg(
+        long,
+        value_name = "NODE",
+        help_heading = "Point of view",
+        group = "viewpoint"
+    )]
+    pub(super) node: Option<String>,
+
+    /// Look from where a proxy with this token is, such as {"ns":"shop","nodeName":"node-1"}
+    #[arg(long, value_name = "JSON", help_heading = "Point of view", group = "viewpoint", value_parser = parse_token)]
+    pub(super) context_token: Option<String>,
+
+    /// Namespace of the Service, if the name does not say
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Names")]
+    pub(super) namespace: Option<String>,
+
+    /// DNS domain that short names are completed with
+    #[arg(
+        long,
+        value_name = "DOMAIN",
+        default_value = "cluster.local",
+        help_heading = "Names"
+    )]
+    pub(super) cluster_domain: String,
+}
+
+/// How important a message must be to be logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// As `error`: a panic is always reported.
+    Panic,
+    /// As `error`.
+    Fatal,
+    /// Someone must act.
+    Error,
+    /// Something is degraded and heals by itself.
+    #[value(alias = "warning")]
+    Warn,
+    /// Starts, stops and changes of state.
+    Info,
+    /// Every update.
+    Debug,
+    /// What is in every update.
+    Trace,
+}
+
+/// What log lines look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Plain,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What answers look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// At most 120 columns.
+    Table,
+    /// Everything, however wide.
+    Wide,
+    /// For programs.
+    Json,
+    /// For programs and people.
+    Yaml,
+}
+
+// clap gives `Option` a meaning of its own; these wrap the values that may be turned off by an empty text.
+
+/// A listener, or none.
+#[derive(Clone, Debug)]
+pub(super) struct MaybeListen(pub(super) Option<ListenAddr>);
+
+/// HTTP/2 settings, or none.
+#[derive(Clone, Debug)]
+pub(super) struct MaybeHttp2(pub(super) Option<Http2ClientParams>);
+
+/// `HOST:PORT` of a server.
+#[derive(Clone, Debug)]
+pub(super) struct Server(pub(super) String);
+
+// === impl MaybeListen ===
+
+impl MaybeListen {
+    pub(super) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+// === impl LogConfig ===
+
+impl From<LogArgs> for LogConfig {
+    fn from(args: LogArgs) -> Self {
+        Self {
+            level: args.level,
+            format: args.format,
+        }
+    }
+}
+
+fn parse_listen(text: &str) -> Result<MaybeListen, String> {
+    ListenAddr::parse(text).map(MaybeListen)
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the signature is clap's; its own parser refuses an empty path"
+)]
+fn parse_path(text: &str) -> Result<PathBuf, String> {
+    Ok(PathBuf::from(text))
+}
+
+fn parse_http2(text: &str) -> Result<MaybeHttp2, String> {
+    http2::parse(text).map(MaybeHttp2)
+}
+
+fn parse_token(text: &str) -> Result<String, String> {
+    match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(serde_json::Value::Object(_)) => Ok(text.to_owned()),
+        _ => Err("expected a JSON object such as {\"nodeName\":\"node-1\"}".to_owned()),
+    }
+}
+
+/// Reads `HOST:PORT`, with or without `http://`; `:PORT` is on this machine.
+fn parse_server(text: &str) -> Result<Server, String> {
+    let rest = text.strip_prefix("http://").unwrap_or(text);
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let server = match rest.strip_prefix(':') {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => rest.to_owned(),
+    };
+    server
+        .parse::<http::uri::Authority>()
+        .ok()
+        .filter(|authority| authority.port_u16().is_some_and(|port| port > 0))
+        .map(|_| Server(server))
+        .ok_or_else(|| "expected HOST:PORT, such as 127.0.0.1:8086".to_owned())
+}

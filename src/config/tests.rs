@@ -1,0 +1,216 @@
+use super::*;
+
+fn parse(args: &[&str]) -> Result<Command, Stop> {
+    let args = std::iter::once("tributary").chain(args.iter().copied());
+    read(args.map(OsString::from))
+}
+
+fn serve(args: &[&str]) -> Config {
+    let args: Vec<&str> = std::iter::once("serve")
+        .chain(args.iter().copied())
+        .collect();
+    match parse(&args) {
+        Ok(Command::Serve(config)) => *config,
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+fn endpoints(args: &[&str]) -> EndpointsQuery {
+    let args: Vec<&str> = std::iter::once("endpoints")
+        .chain(args.iter().copied())
+        .collect();
+    match parse(&args) {
+        Ok(Command::Endpoints(query)) => *query,
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+/// The line that a wrong command line ends in.
+fn refusal(args: &[&str]) -> String {
+    match parse(args) {
+        Err(Stop::Usage(error)) => error.to_string(),
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    command().debug_assert();
+}
+
+#[test]
+fn every_serve_flag_has_an_environment_variable_named_after_it() {
+    let command = command();
+    let serve = command.find_subcommand("serve").unwrap();
+    for arg in serve.get_arguments().filter(|arg| arg.get_id() != "help") {
+        let long = arg.get_long().unwrap();
+        let expected = format!("TRIBUTARY_{}", long.replace('-', "_").to_uppercase());
+        assert_eq!(arg.get_env().unwrap(), expected.as_str(), "--{long}");
+    }
+}
+
+#[test]
+fn every_serve_flag_has_a_default() {
+    let config = serve(&[]);
+    assert_eq!(config.addr, Some(ListenAddr::EveryInterface(8086)));
+    assert_eq!(config.metrics_addr, Some(ListenAddr::EveryInterface(9996)));
+    assert_eq!(config.source, Source::Kubernetes { kubeconfig: None });
+    assert_eq!(config.cluster_name.as_str(), "home");
+    assert_eq!(config.controller_namespace.as_str(), "linkerd");
+    assert_eq!(config.cluster_domain.as_str(), "cluster.local");
+    assert_eq!(config.identity_trust_domain.as_str(), "cluster.local");
+    assert!(config.default_opaque_ports.is_empty());
+    assert!(config.enable_h2_upgrade && config.enable_ipv6 && !config.ext_endpoint_zone_weights);
+    assert_eq!(config.outbound_transport_mode, TransportMode::Transparent);
+    assert_eq!(config.meshed_http2_client_params, None);
+    assert_eq!(config.startup_grace, Duration::from_secs(2));
+    assert_eq!(config.drain_timeout, Duration::from_secs(10));
+    assert_eq!(config.max_streams, 200_000);
+    assert_eq!(
+        (config.log.level, config.log.format),
+        (LogLevel::Info, LogFormat::Plain)
+    );
+    assert_eq!(config.notices, []);
+}
+
+#[test]
+fn booleans_may_have_a_value() {
+    for (args, expected) in [
+        (&["--enable-ipv6"][..], true),
+        (&["--enable-ipv6=true"], true),
+        (&["--enable-ipv6=false"], false),
+        (&["--enable-ipv6=0"], false),
+    ] {
+        assert_eq!(serve(args).enable_ipv6, expected, "{args:?}");
+    }
+    assert!(serve(&["--ext-endpoint-zone-weights"]).ext_endpoint_zone_weights);
+}
+
+#[test]
+fn empty_values_turn_off_or_mean_the_default() {
+    assert_eq!(serve(&["--addr="]).addr, None);
+    assert_eq!(serve(&["--metrics-addr", ""]).metrics_addr, None);
+    assert_eq!(
+        serve(&["--kubeconfig="]).source,
+        Source::Kubernetes { kubeconfig: None }
+    );
+    assert_eq!(
+        serve(&["--meshed-http2-client-params="]).meshed_http2_client_params,
+        None
+    );
+}
+
+#[test]
+fn odd_values_are_noticed_and_replaced() {
+    let config = serve(&["--cluster-domain="]);
+    assert_eq!(config.cluster_domain.as_str(), "cluster.local");
+    assert_eq!(config.notices, [Notice::ClusterDomainEmpty]);
+
+    let config = serve(&["--cluster-domain=corp.example"]);
+    assert_eq!(config.identity_trust_domain.as_str(), "cluster.local");
+    let cluster_domain = "corp.example".into();
+    assert_eq!(
+        config.notices,
+        [Notice::TrustDomainUnset { cluster_domain }]
+    );
+
+    let config = serve(&["--default-opaque-ports", "25,mysql,9000-9010,"]);
+    assert!(config.default_opaque_ports.contains(9005));
+    assert_eq!(config.notices, [Notice::OpaquePort("mysql".to_owned())]);
+
+    let config = serve(&["--outbound-transport-mode=tunnel"]);
+    assert_eq!(config.outbound_transport_mode, TransportMode::Transparent);
+    assert_eq!(config.notices, [Notice::TransportMode("tunnel".to_owned())]);
+}
+
+#[test]
+fn a_wrong_command_line_is_told_in_one_line() {
+    for (args, expected) in [
+        (&["serve", "--adr", ":1"][..], "--adr"),
+        (&["serve", "--addr", "8086"], "expected :PORT"),
+        (&["serve", "--startup-grace", "3s"], "must be below 3s"),
+        (&["serve", "--startup-grace", "2"], "such as 2s, 500ms"),
+        (&["serve", "--max-streams", "0"], "--max-streams"),
+        (
+            &["serve", "--log-level", "loud"],
+            "panic, fatal, error, warn, info, debug, trace",
+        ),
+        (&["serve", "--enable-ipv6=maybe"], "--enable-ipv6"),
+        (
+            &["serve", "--meshed-http2-client-params", "[]"],
+            "must be a JSON object",
+        ),
+        (
+            &["serve", "--manifests", "/no/such/folder"],
+            "/no/such/folder is not a folder",
+        ),
+        (
+            &["serve", "--kubeconfig", "/no/such/file"],
+            "/no/such/file is not a file",
+        ),
+        (
+            &["serve", "--kubeconfig", "/a", "--manifests", "/b"],
+            "leave one of them out",
+        ),
+        (
+            &["serve", "--addr=", "--metrics-addr="],
+            "every listener is turned off",
+        ),
+        (&["serve", "--cluster-name="], "must not be empty"),
+        (&["endpoints"], "<AUTHORITY>"),
+        (&["endpoints", "web"], "in which namespace?"),
+        (
+            &["endpoints", "web.shop", "--zone", "a", "--node", "b"],
+            "--zone",
+        ),
+        (
+            &["endpoints", "web.shop", "--context-token", "shop"],
+            "expected a JSON object",
+        ),
+        (
+            &["endpoints", "web.shop", "--addr", "localhost"],
+            "expected HOST:PORT",
+        ),
+        (&["completions", "ksh"], "bash"),
+        (&["sevre"], "serve"),
+    ] {
+        let line = refusal(args);
+        assert!(line.contains(expected), "{args:?}: {line}");
+        assert!(!line.contains('\n'), "{args:?}: {line}");
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for args in [
+        &[][..],
+        &["--help"],
+        &["serve", "--help"],
+        &["--version"],
+        &["endpoints", "-h"],
+    ] {
+        assert!(matches!(parse(args), Err(Stop::Answer(_))), "{args:?}");
+    }
+}
+
+#[test]
+fn the_point_of_view_becomes_a_token_or_a_zone() {
+    let query = endpoints(&["web.shop"]);
+    assert_eq!((query.context_token.as_str(), query.zone), ("", None));
+    let query = endpoints(&["web.shop", "--node", "n\"1"]);
+    assert_eq!(query.context_token, r#"{"nodeName":"n\"1"}"#);
+    let query = endpoints(&["web.shop", "--zone", ""]);
+    assert_eq!(query.zone.as_deref(), Some(""));
+}
+
+#[test]
+fn servers_are_named_as_people_do() {
+    for (addr, expected) in [
+        ("localhost:8086", "localhost:8086"),
+        (":18086", "127.0.0.1:18086"),
+        ("http://10.0.0.1:8086/", "10.0.0.1:8086"),
+        ("[::1]:8086", "[::1]:8086"),
+    ] {
+        assert_eq!(endpoints(&["web.shop", "--addr", addr]).server, expected);
+    }
+}

@@ -1,0 +1,366 @@
+//! Random histories.
+
+use std::net::IpAddr;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::index::{Kind, Object};
+use crate::model::{
+    Backing, Conditions, Endpoint, Federation, Membership, MirrorFacts, NodeFacts, NodeName, Owner,
+    OwnerKind, OwnerName, PodFacts, PodName, PortSet, ProxyPorts, RemoteService, ServiceFacts,
+    ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, Text, TrafficPolicy, Zone,
+};
+use crate::testing::HOME;
+
+/// Clusters of a history; the last one is mentioned, but never linked.
+const CLUSTERS: [&str; 4] = [HOME, "east", "west", "nowhere"];
+const NAMESPACES: [&str; 2] = ["a", "b"];
+const SERVICES: [&str; 3] = ["web", "api", "db"];
+const ZONES: [&str; 2] = ["z0", "z1"];
+const NODES: [&str; 2] = ["n0", "n1"];
+const PODS: [&str; 4] = ["p0", "p1", "p2", "p3"];
+const OWNERS: [&str; 2] = ["o0", "o1"];
+const HOSTNAMES: [&str; 2] = ["h0", "h1"];
+const PORT_NAMES: [&str; 2] = ["http", ""];
+const ADDRESSES: [&str; 6] = [
+    "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::1", "fd00::2",
+];
+
+/// One event of a history.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Link(&'static str),
+    Unlink(&'static str),
+    LinksKnown,
+    /// The next session with a cluster begins, with a trust domain.
+    Open(&'static str, &'static str),
+    Say(&'static str, Speaker, Saying),
+    /// The latest session with a cluster reads every kind that it has not read, and finds what it has said so far.
+    Settle(&'static str),
+}
+
+/// Which session with a cluster speaks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Speaker {
+    Latest,
+    Previous,
+}
+
+/// What a session says.
+#[derive(Clone, Debug)]
+pub(super) enum Saying {
+    Apply(Object),
+    Delete(Object),
+    Resync(Kind, Vec<Object>),
+    Unreadable(Kind),
+}
+
+/// What is asked of a state.
+#[derive(Clone, Debug)]
+pub(super) struct Query {
+    pub(super) service: ServiceName,
+    pub(super) port: u16,
+    pub(super) instance: Option<Text>,
+    pub(super) zone: Option<Zone>,
+    pub(super) node: Option<NodeName>,
+    pub(super) ipv6: bool,
+}
+
+/// A history, with a query for each of its states.
+pub(super) fn history() -> impl Strategy<Value = Vec<(Step, Query)>> {
+    let beginning = (any::<bool>(), any::<bool>()).prop_map(|(home, east)| {
+        let mut steps = vec![Step::Open(HOME, "home.example")];
+        if home {
+            steps.push(Step::Settle(HOME));
+        }
+        if east {
+            steps.extend([
+                Step::Link("east"),
+                Step::Open("east", "east.example"),
+                Step::Settle("east"),
+            ]);
+        }
+        steps
+    });
+    (beginning, vec(step(), 1..50), vec(query(), 60)).prop_map(|(mut steps, more, queries)| {
+        steps.extend(more);
+        steps.into_iter().zip(queries).collect()
+    })
+}
+
+/// Every Service there can be.
+pub(super) fn services() -> Vec<ServiceName> {
+    NAMESPACES
+        .iter()
+        .flat_map(|namespace| SERVICES.map(|name| ServiceName::new(*namespace, name)))
+        .collect()
+}
+
+fn query() -> impl Strategy<Value = Query> {
+    (
+        service_name(),
+        select(vec![80_u16, 81, 9999]),
+        option::weighted(0.2, pick(&HOSTNAMES)),
+        option::of(pick(&ZONES)),
+        option::of(pick(&NODES)),
+        any::<bool>(),
+    )
+        .prop_map(|(service, port, instance, zone, node, ipv6)| Query {
+            service,
+            port,
+            instance: instance.map(Text::from),
+            zone: zone.map(Zone::from),
+            node: node.map(NodeName::from),
+            ipv6,
+        })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let linked = || pick(&["east", "west"]);
+    let read = || pick(&[HOME, HOME, "east", "west"]);
+    prop_oneof![
+        2 => linked().prop_map(Step::Link),
+        1 => linked().prop_map(Step::Unlink),
+        1 => Just(Step::LinksKnown),
+        3 => (read(), pick(&["one.example", "two.example", ""]))
+            .prop_map(|(cluster, domain)| Step::Open(cluster, domain)),
+        5 => read().prop_map(Step::Settle),
+        30 => (read(), speaker(), saying())
+            .prop_map(|(cluster, speaker, saying)| Step::Say(cluster, speaker, saying)),
+    ]
+}
+
+fn speaker() -> impl Strategy<Value = Speaker> {
+    prop_oneof![9 => Just(Speaker::Latest), 2 => Just(Speaker::Previous)]
+}
+
+fn saying() -> impl Strategy<Value = Saying> {
+    prop_oneof![
+        20 => object().prop_map(Saying::Apply),
+        6 => object().prop_map(Saying::Delete),
+        3 => (kind(), vec(object(), 0..8)).prop_map(|(kind, mut objects)| {
+            objects.retain(|object| object.name().kind() == kind);
+            Saying::Resync(kind, objects)
+        }),
+        1 => kind().prop_map(Saying::Unreadable),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        1 => Just(Kind::Service),
+        1 => Just(Kind::EndpointSlice),
+        2 => Just(Kind::Pod),
+        1 => Just(Kind::Node),
+        1 => Just(Kind::ReplicaSet),
+        1 => Just(Kind::Job),
+    ]
+}
+
+fn object() -> impl Strategy<Value = Object> {
+    prop_oneof![
+        4 => service(),
+        6 => slice(),
+        5 => pod(),
+        1 => node(),
+        2 => owner_object(),
+    ]
+}
+
+fn service() -> impl Strategy<Value = Object> {
+    let port = (select(vec![80_u16, 81]), pick(&PORT_NAMES));
+    (
+        service_name(),
+        vec(port, 0..3),
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.2),
+        membership(),
+    )
+        .prop_map(|(name, ports, external_name, local, membership)| {
+            let port = |(port, name): (u16, &str)| ServicePort {
+                port,
+                name: name.into(),
+            };
+            let facts = ServiceFacts {
+                ports: ports.into_iter().map(port).collect(),
+                external_name,
+                internal_traffic_policy: if local {
+                    TrafficPolicy::Local
+                } else {
+                    TrafficPolicy::Cluster
+                },
+                membership,
+            };
+            Object::Service(name, facts)
+        })
+}
+
+fn membership() -> impl Strategy<Value = Membership> {
+    let remote = (pick(&CLUSTERS), option::weighted(0.9, pick(&SERVICES)));
+    let member = (pick(&CLUSTERS), pick(&SERVICES))
+        .prop_map(|(cluster, service)| format!("{service}@{cluster}"));
+    prop_oneof![
+        2 => Just(Membership::Local),
+        1 => remote.prop_map(|(cluster, service)| {
+            Membership::Remote(RemoteService {
+                cluster: cluster.into(),
+                service: service.map(Text::from),
+            })
+        }),
+        2 => (option::of(pick(&SERVICES)), vec(member, 0..4)).prop_map(|(local, remote)| {
+            Federation::parse(local, Some(&remote.join(",")))
+                .map_or(Membership::Local, |(federation, _)| Membership::Federated(federation))
+        }),
+    ]
+}
+
+fn slice() -> impl Strategy<Value = Object> {
+    let port = (pick(&PORT_NAMES), select(vec![8080_u16, 8081]));
+    let mirror = any::<bool>().prop_map(|gateway| {
+        Box::new(MirrorFacts {
+            cluster: Some("east".into()),
+            remote_service: Some("web.a.svc.cluster.local".into()),
+            gateway_identity: gateway.then(|| "gateway".into()),
+        })
+    });
+    (
+        service_name(),
+        pick(&["s0", "s1", "s2"]),
+        vec(port, 0..3),
+        vec(endpoint(), 0..4),
+        option::weighted(0.1, mirror),
+    )
+        .prop_map(|(service, name, ports, endpoints, mirror)| {
+            let port = |(name, port): (&str, u16)| SlicePort {
+                name: name.into(),
+                port: Some(port),
+            };
+            let name = SliceName::new(service.namespace.clone(), name);
+            let facts = SliceFacts {
+                ports: ports.into_iter().map(port).collect(),
+                endpoints: endpoints.into(),
+                mirror,
+                service,
+            };
+            Object::Slice(name, facts)
+        })
+}
+
+fn endpoint() -> impl Strategy<Value = Endpoint> {
+    let backing = prop_oneof![
+        4 => pod_name().prop_map(Backing::Pod),
+        1 => Just(Backing::Address),
+        1 => Just(Backing::ExternalWorkload("vm".into())),
+    ];
+    let hints = option::weighted(0.8, vec(pick(&ZONES).prop_map(Zone::from), 1..3));
+    (
+        address(),
+        prop::bool::weighted(0.8),
+        backing,
+        option::of(pick(&ZONES)),
+        option::of(pick(&NODES)),
+        option::weighted(0.3, pick(&HOSTNAMES)),
+        hints,
+    )
+        .prop_map(
+            |(address, ready, backing, zone, node, hostname, hints)| Endpoint {
+                address,
+                conditions: Conditions::from_optional(Some(ready), None, None),
+                backing,
+                zone: zone.map(Zone::from),
+                node: node.map(NodeName::from),
+                hostname: hostname.map(Text::from),
+                zone_hints: hints.map(Into::into),
+            },
+        )
+}
+
+fn pod() -> impl Strategy<Value = Object> {
+    let ports = |inbound, admin| ProxyPorts {
+        inbound,
+        admin,
+        control: Some(4190),
+    };
+    let proxy = prop_oneof![
+        4 => Just(ports(Some(4143), Some(8081))),
+        1 => Just(ports(None, None)),
+        1 => Just(ports(Some(0), Some(4191))),
+    ];
+    (
+        pod_name(),
+        vec(address(), 0..3),
+        prop::bool::weighted(0.1),
+        option::of(pick(&NODES)),
+        option::of(pick(&["linkerd", "other"])),
+        option::of(owner()),
+        option::weighted(0.3, pick(&["8080", "8081", "1-65535", ""])),
+        (prop::bool::weighted(0.2), proxy),
+    )
+        .prop_map(
+            |(name, ips, finished, node, mesh, owner, opaque, (skip, proxy))| {
+                let ports = |list: &str| PortSet::parse(list, |_| None).0;
+                let facts = PodFacts {
+                    ips: ips.into(),
+                    finished,
+                    node: node.map(NodeName::from),
+                    service_account: "default".into(),
+                    control_plane_namespace: mesh.map(Text::from),
+                    template_hash: None,
+                    owner,
+                    opaque_ports: opaque.map(ports),
+                    skip_inbound_ports: ports(if skip { "8080" } else { "" }),
+                    proxy,
+                };
+                Object::Pod(name, facts)
+            },
+        )
+}
+
+fn node() -> impl Strategy<Value = Object> {
+    (pick(&NODES), option::of(pick(&ZONES))).prop_map(|(name, zone)| {
+        let zone = zone.map(Zone::from);
+        Object::Node(name.into(), NodeFacts { zone })
+    })
+}
+
+fn owner_object() -> impl Strategy<Value = Object> {
+    let kind = select(vec![OwnerKind::ReplicaSet, OwnerKind::Job]);
+    (kind, pick(&NAMESPACES), pick(&OWNERS), option::of(owner())).prop_map(
+        |(kind, namespace, name, owner)| {
+            let name = OwnerName {
+                kind,
+                namespace: namespace.into(),
+                name: name.into(),
+            };
+            Object::Owner(name, owner)
+        },
+    )
+}
+
+fn owner() -> impl Strategy<Value = Owner> {
+    let kind = pick(&["ReplicaSet", "Job", "Deployment", "Rollout"]);
+    (kind, pick(&OWNERS)).prop_map(|(kind, name)| Owner {
+        kind: kind.into(),
+        name: name.into(),
+    })
+}
+
+fn service_name() -> impl Strategy<Value = ServiceName> {
+    (pick(&NAMESPACES), pick(&SERVICES))
+        .prop_map(|(namespace, name)| ServiceName::new(namespace, name))
+}
+
+fn pod_name() -> impl Strategy<Value = PodName> {
+    (pick(&NAMESPACES), pick(&PODS)).prop_map(|(namespace, name)| PodName::new(namespace, name))
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    pick(&ADDRESSES).prop_map(|address| address.parse().unwrap())
+}
+
+fn pick(pool: &[&'static str]) -> impl Strategy<Value = &'static str> + use<> {
+    select(pool.to_vec())
+}

@@ -1,0 +1,406 @@
+//! What the index should say, by looking through everything that was said.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::history::Query;
+use crate::index::{Change, Kind, Object, ObjectChange, ObjectName};
+use crate::model::{
+    Backing, ClusterFacts, ClusterName, ClusterRole, Endpoint, Membership, Owner, OwnerKind,
+    PodFacts, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName, TrafficPolicy,
+};
+use crate::testing::HOME;
+
+/// Raw facts of every cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Naive {
+    pub(super) clusters: BTreeMap<ClusterName, Cluster>,
+    links_known: bool,
+}
+
+/// A cluster, and its sessions that are not over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cluster {
+    pub(super) current: Option<Session>,
+    pub(super) pending: Option<Session>,
+}
+
+/// One session, with all its objects in one list.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) facts: ClusterFacts,
+    pub(super) kinds: Vec<(Kind, bool)>,
+    pub(super) objects: Vec<Object>,
+}
+
+/// One line of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Row {
+    pub(super) socket: SocketAddr,
+    pub(super) role: ClusterRole,
+    pub(super) cluster: String,
+    pub(super) trust_domain: String,
+    pub(super) unvouched: bool,
+    pub(super) without_pod: bool,
+    /// Where it stands among the member's endpoints.
+    pub(super) place: usize,
+    pub(super) text: String,
+}
+
+struct Candidate<'a> {
+    row: Row,
+    endpoint: &'a Endpoint,
+    pod: Option<&'a PodFacts>,
+}
+
+impl Naive {
+    pub(super) fn new() -> Self {
+        let home = (ClusterName::from(HOME), Cluster::default());
+        Self {
+            clusters: BTreeMap::from([home]),
+            links_known: false,
+        }
+    }
+
+    pub(super) fn hear(&mut self, change: Change) {
+        match change {
+            Change::Linked { cluster } => {
+                self.clusters.entry(cluster).or_default();
+            }
+            Change::Unlinked { cluster } => {
+                self.clusters.remove(&cluster);
+            }
+            Change::LinksKnown => self.links_known = true,
+            Change::Opened { facts, session } => {
+                let cluster = self.clusters.entry(facts.name.clone()).or_default();
+                let opened = Session {
+                    id: session,
+                    kinds: Vec::new(),
+                    facts: (*facts).clone(),
+                    objects: Vec::new(),
+                };
+                if cluster.contributes().is_some() {
+                    cluster.pending = Some(opened);
+                } else {
+                    cluster.current = Some(opened);
+                }
+            }
+            Change::Object {
+                cluster,
+                session,
+                change,
+            } => {
+                let Some(cluster) = self.clusters.get_mut(&cluster) else {
+                    return;
+                };
+                for known in [&mut cluster.current, &mut cluster.pending] {
+                    if let Some(known) = known
+                        && known.id == session
+                    {
+                        known.hear(change.clone());
+                    }
+                }
+                if cluster.pending.as_ref().is_some_and(Session::is_read) {
+                    cluster.current = cluster.pending.take();
+                }
+            }
+        }
+    }
+
+    pub(super) fn contributing(&self, cluster: &str) -> Option<&Session> {
+        self.clusters.get(cluster)?.contributes()
+    }
+
+    /// Whether the home cluster has the Service, whether all of its members are known, and what a client is told.
+    pub(super) fn answer(&self, query: &Query) -> (bool, bool, Vec<Row>) {
+        let Some(home) = self.contributing(HOME) else {
+            return (false, false, Vec::new());
+        };
+        let Some(facts) = home.service(&query.service) else {
+            return (false, true, Vec::new());
+        };
+        let namespace = &query.service.namespace;
+        let mut members: Vec<(String, ServiceName)> = Vec::new();
+        let mut federated = false;
+        match &facts.membership {
+            Membership::Local => members.push((HOME.to_owned(), query.service.clone())),
+            Membership::Remote(remote) => {
+                if let Some(name) = &remote.service {
+                    let service = ServiceName::new(namespace.clone(), name.clone());
+                    members.push((format!("linked {}", remote.cluster), service));
+                }
+            }
+            Membership::Federated(federation) => {
+                federated = true;
+                if let Some(name) = &federation.local {
+                    let service = ServiceName::new(namespace.clone(), name.clone());
+                    members.push((HOME.to_owned(), service));
+                }
+                for (cluster, name) in &federation.remote {
+                    let service = ServiceName::new(namespace.clone(), name.clone());
+                    members.push((format!("linked {cluster}"), service));
+                }
+            }
+        }
+        let mut complete = true;
+        let mut rows = Vec::new();
+        for (cluster, service) in members {
+            let session = match cluster.strip_prefix("linked ") {
+                None => Some(home),
+                Some(HOME) => {
+                    complete &= self.links_known;
+                    None
+                }
+                Some(name) => {
+                    let known = self.clusters.get(name);
+                    let session = known.and_then(Cluster::contributes);
+                    complete &= session.is_some() || (known.is_none() && self.links_known);
+                    session
+                }
+            };
+            if let Some(session) = session {
+                rows.extend(session.answer(&service, federated, query));
+            }
+        }
+        // Of several rows for one address the best one stays.
+        let mut best: Vec<Row> = Vec::new();
+        for (order, mut row) in rows.into_iter().enumerate() {
+            row.place = order;
+            match best.iter_mut().find(|known| known.socket == row.socket) {
+                None => best.push(row),
+                Some(known) if row < *known => *known = row,
+                Some(_) => {}
+            }
+        }
+        best.sort();
+        (true, complete, best)
+    }
+}
+
+impl Cluster {
+    fn contributes(&self) -> Option<&Session> {
+        self.current.as_ref().filter(|session| session.is_read())
+    }
+}
+
+impl Session {
+    fn hear(&mut self, change: ObjectChange) {
+        match change {
+            ObjectChange::Apply(object) => self.put(object),
+            ObjectChange::Delete(name) => self.objects.retain(|known| known.name() != name),
+            ObjectChange::Resync(kind, objects) => {
+                self.objects.retain(|known| known.name().kind() != kind);
+                for object in objects {
+                    self.put(object);
+                }
+                self.mark(kind, true);
+            }
+            ObjectChange::Unreadable(Kind::Service | Kind::EndpointSlice) => {}
+            ObjectChange::Unreadable(kind) => self.mark(kind, false),
+        }
+    }
+
+    fn put(&mut self, object: Object) {
+        self.objects.retain(|known| known.name() != object.name());
+        self.objects.push(object);
+    }
+
+    fn mark(&mut self, kind: Kind, readable: bool) {
+        self.kinds.retain(|(known, _)| *known != kind);
+        self.kinds.push((kind, readable));
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        Kind::watched_in(self.facts.role)
+            .iter()
+            .all(|kind| self.kinds.iter().any(|(known, _)| known == kind))
+    }
+
+    pub(super) fn service(&self, wanted: &ServiceName) -> Option<&ServiceFacts> {
+        self.objects.iter().find_map(|object| match object {
+            Object::Service(name, facts) if name == wanted => Some(facts),
+            _ => None,
+        })
+    }
+
+    fn slices(&self, wanted: &ServiceName) -> Vec<&SliceFacts> {
+        let mut slices: Vec<(&SliceName, &SliceFacts)> = Vec::new();
+        for object in &self.objects {
+            if let Object::Slice(name, facts) = object
+                && facts.service == *wanted
+            {
+                slices.push((name, facts));
+            }
+        }
+        slices.sort_by_key(|(name, _)| *name);
+        slices.into_iter().map(|(_, facts)| facts).collect()
+    }
+
+    fn object(&self, wanted: &ObjectName) -> Option<&Object> {
+        self.objects.iter().find(|object| object.name() == *wanted)
+    }
+
+    /// The owner that a Pod is named by.
+    fn owner(&self, namespace: &str, pod: &PodFacts) -> Option<Owner> {
+        let direct = pod.owner.clone()?;
+        let kind = match direct.kind.as_str() {
+            "ReplicaSet" => OwnerKind::ReplicaSet,
+            "Job" => OwnerKind::Job,
+            _ => return Some(direct),
+        };
+        let name = ObjectName::Owner(crate::model::OwnerName {
+            kind,
+            namespace: namespace.into(),
+            name: direct.name.clone(),
+        });
+        match self.object(&name) {
+            Some(Object::Owner(_, Some(above)))
+                if kind == OwnerKind::Job
+                    || ["Job", "StatefulSet", "DaemonSet", "Deployment"]
+                        .contains(&above.kind.as_str()) =>
+            {
+                Some(above.clone())
+            }
+            _ => Some(direct),
+        }
+    }
+
+    fn answer(&self, service: &ServiceName, federated: bool, query: &Query) -> Vec<Row> {
+        let Some(facts) = self.service(service) else {
+            return Vec::new();
+        };
+        if federated && facts.external_name {
+            return Vec::new();
+        }
+        let mut candidates = self.candidates(service, facts, query);
+        candidates.retain(|candidate| {
+            query.ipv6
+                || candidate.endpoint.address.is_ipv4()
+                || candidate.endpoint.backing == Backing::Address
+        });
+        if self.facts.role == ClusterRole::Home {
+            if facts.internal_traffic_policy == TrafficPolicy::Local {
+                candidates.retain(
+                    |candidate| match (&candidate.endpoint.backing, candidate.pod) {
+                        (Backing::Pod(_), Some(pod)) => pod.node == query.node,
+                        (Backing::Pod(_), None) => candidate.endpoint.node == query.node,
+                        _ => false,
+                    },
+                );
+            } else if let Some(zone) = &query.zone {
+                let hinted = candidates
+                    .iter()
+                    .all(|candidate| candidate.endpoint.zone_hints.is_some());
+                let meant = |candidate: &Candidate<'_>| {
+                    let hints = candidate.endpoint.zone_hints.as_ref();
+                    hints.is_some_and(|hints| hints.contains(zone))
+                };
+                if hinted && candidates.iter().any(meant) {
+                    candidates.retain(meant);
+                }
+            }
+        }
+        let dual: Vec<Backing> = candidates
+            .iter()
+            .filter(|candidate| candidate.endpoint.address.is_ipv6())
+            .map(|candidate| candidate.endpoint.backing.clone())
+            .filter(|backing| *backing != Backing::Address)
+            .collect();
+        candidates.retain(|candidate| {
+            candidate.endpoint.address.is_ipv6() || !dual.contains(&candidate.endpoint.backing)
+        });
+        candidates
+            .into_iter()
+            .map(|candidate| candidate.row)
+            .collect()
+    }
+
+    /// Endpoints that are ready, of the instance, and backed by something usable.
+    fn candidates(
+        &self,
+        service: &ServiceName,
+        facts: &ServiceFacts,
+        query: &Query,
+    ) -> Vec<Candidate<'_>> {
+        let pods_unreadable = self.kinds.contains(&(Kind::Pod, false));
+        let mut candidates = Vec::new();
+        for slice in self.slices(service) {
+            let defined = facts.ports.iter().find(|port| port.port == query.port);
+            let number = match defined {
+                Some(defined) => {
+                    let mut named = slice.ports.iter().filter(|port| port.name == defined.name);
+                    match named.find_map(|port| port.port) {
+                        Some(port) => port,
+                        None => continue,
+                    }
+                }
+                None if slice.ports.is_empty() => continue,
+                None => query.port,
+            };
+            for endpoint in &slice.endpoints {
+                if !endpoint.conditions.ready
+                    || (query.instance.is_some() && endpoint.hostname != query.instance)
+                {
+                    continue;
+                }
+                let mut row = Row {
+                    socket: SocketAddr::new(endpoint.address, number),
+                    role: self.facts.role,
+                    cluster: self.facts.name.to_string(),
+                    trust_domain: self.facts.trust_domain.to_string(),
+                    unvouched: true,
+                    without_pod: true,
+                    place: 0,
+                    text: format!("{} {:?} {:?}", slice.service, slice.mirror, endpoint.zone),
+                };
+                let mut behind = None;
+                match &endpoint.backing {
+                    Backing::Address => row.text += " address",
+                    Backing::ExternalWorkload(_) => continue,
+                    Backing::Pod(name) => match self.object(&ObjectName::Pod(name.clone())) {
+                        Some(Object::Pod(_, pod)) => {
+                            if pod.finished || proxy_is_unreadable(pod, number) {
+                                continue;
+                            }
+                            let owner = self.owner(name.namespace.as_str(), pod);
+                            let said = format!(" {name} {owner:?} {:?}", pod.owner);
+                            row.text.push_str(&said);
+                            row.without_pod = false;
+                            row.unvouched = name.namespace != slice.service.namespace
+                                || !pod.ips.contains(&endpoint.address);
+                            behind = Some(pod);
+                        }
+                        _ if pods_unreadable => row.text += " unreadable",
+                        _ => continue,
+                    },
+                }
+                candidates.push(Candidate {
+                    row,
+                    endpoint,
+                    pod: behind,
+                });
+            }
+        }
+        candidates
+    }
+}
+
+/// With transparent transport, and no port opaque by default.
+fn proxy_is_unreadable(pod: &PodFacts, port: u16) -> bool {
+    let meshed = pod.control_plane_namespace.is_some();
+    if !meshed || pod.skip_inbound_ports.contains(port) {
+        return false;
+    }
+    let opaque = pod
+        .opaque_ports
+        .as_ref()
+        .is_some_and(|ports| ports.contains(port));
+    match (pod.proxy.admin, pod.proxy.control) {
+        (Some(admin), Some(control)) => {
+            let own = port == admin || port == control;
+            opaque && !own && pod.proxy.inbound.unwrap_or(0) == 0
+        }
+        _ => true,
+    }
+}

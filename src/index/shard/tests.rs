@@ -1,0 +1,203 @@
+use crate::index::{Kind, ObjectName};
+use crate::model::SliceName;
+use crate::testing::{
+    SliceBuilder, World, cluster, describe, home, job, pod, replica_set, service, slice,
+};
+
+/// A home cluster with Services `shop/web` and `shop/api`, and one slice.
+fn world(slice: SliceBuilder) -> World {
+    let mut world = World::default();
+    world.say(home().begins_with([
+        service("shop/web").object(),
+        service("shop/api").object(),
+        slice.object(),
+    ]));
+    world
+}
+
+fn web() -> SliceBuilder {
+    slice("web").endpoint("10.0.0.1").pod("shop/web-0")
+}
+
+/// What the Service lists, and what the last changes touched.
+fn check(world: &World, service: &str, expected: &str, touched: &str) {
+    assert_eq!(describe(&world.view(service, 80)), expected);
+    assert_eq!(world.touched_services(), touched);
+}
+
+#[test]
+fn an_endpoint_joins_when_its_pod_does_and_leaves_with_it() {
+    let mut world = world(web());
+    check(&world, "shop/web", "-", "shop/api shop/web");
+    world.say([home().apply(pod("shop/web-0"))]);
+    check(&world, "shop/web", "10.0.0.1:80 web-0", "shop/web");
+    world.say([home().apply(pod("shop/web-0"))]);
+    check(&world, "shop/web", "10.0.0.1:80 web-0", "");
+    world.say([home().apply(pod("shop/web-0").finished())]);
+    check(&world, "shop/web", "-", "shop/web");
+    world.say([home().apply(pod("shop/web-0"))]);
+    world.say([home().delete(pod("shop/web-0"))]);
+    check(&world, "shop/web", "-", "shop/web");
+    world.say([home().apply(pod("shop/other"))]);
+    check(&world, "shop/web", "-", "");
+}
+
+#[test]
+fn a_pod_is_named_by_what_owns_its_owner() {
+    let mut world = world(web());
+    let owned = pod("shop/web-0").owned_by("ReplicaSet", "web-5d");
+    world.say([home().apply(owned)]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/ReplicaSet:web-5d",
+        "shop/web",
+    );
+    world.say([home().apply(replica_set("shop/web-5d", Some(("Deployment", "web"))))]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/Deployment:web",
+        "shop/web",
+    );
+    world.say([home().apply(replica_set("other/web-5d", Some(("Deployment", "no"))))]);
+    check(&world, "shop/web", "10.0.0.1:80 web-0/Deployment:web", "");
+    world.say([home().apply(replica_set("shop/web-5d", Some(("Rollout", "web"))))]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/ReplicaSet:web-5d",
+        "shop/web",
+    );
+    world.say([home().resync(Kind::ReplicaSet, [])]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/ReplicaSet:web-5d",
+        "",
+    );
+}
+
+#[test]
+fn a_job_passes_on_whatever_owns_it() {
+    let mut world = world(web());
+    world.say([
+        home().apply(job("shop/nightly-1", Some(("CronJob", "nightly")))),
+        home().apply(pod("shop/web-0").owned_by("Job", "nightly-1")),
+    ]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/CronJob:nightly",
+        "shop/web",
+    );
+    world.say([home().apply(job("shop/nightly-1", None))]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 web-0/Job:nightly-1",
+        "shop/web",
+    );
+}
+
+#[test]
+fn relabelled_slice_leaves_its_old_service() {
+    let mut world = world(slice("s").endpoint("10.0.0.1"));
+    check(&world, "shop/web", "10.0.0.1:80", "shop/api shop/web");
+    world.say([home().apply(slice("s").of("shop/api").endpoint("10.0.0.1"))]);
+    check(&world, "shop/web", "-", "shop/api shop/web");
+    check(&world, "shop/api", "10.0.0.1:80", "shop/api shop/web");
+    let name = ObjectName::Slice(SliceName::new("shop", "s"));
+    world.say([home().delete_named(name)]);
+    check(&world, "shop/api", "-", "shop/api");
+}
+
+#[test]
+fn a_slice_survives_its_service() {
+    let mut world = world(slice("s").endpoint("10.0.0.1"));
+    world.say([home().delete(service("shop/web"))]);
+    check(&world, "shop/web", "-", "shop/web");
+    world.say([home().apply(service("shop/web"))]);
+    check(&world, "shop/web", "10.0.0.1:80", "shop/web");
+}
+
+#[test]
+fn pods_that_may_not_be_read_are_served_without_identity_until_they_may_be() {
+    let mut world = world(web().endpoint("10.0.0.2").pod("shop/web-1"));
+    world.say([home().apply(pod("shop/web-1"))]);
+    check(&world, "shop/web", "10.0.0.2:80 web-1", "shop/web");
+    world.say([home().unreadable(Kind::Pod)]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 unreadable, 10.0.0.2:80 web-1",
+        "shop/web",
+    );
+    world.say([home().unreadable(Kind::Pod)]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 unreadable, 10.0.0.2:80 web-1",
+        "",
+    );
+    world.say([home().resync(Kind::Pod, [pod("shop/web-0").object()])]);
+    check(&world, "shop/web", "10.0.0.1:80 web-0", "shop/web");
+}
+
+#[test]
+fn kinds_that_may_not_be_read_hold_nothing_up() {
+    let mut world = World::default();
+    world.say([
+        home().opened(),
+        home().unreadable(Kind::Pod),
+        home().unreadable(Kind::Node),
+        home().unreadable(Kind::ReplicaSet),
+        home().unreadable(Kind::Job),
+        home().unreadable(Kind::Service),
+        home().apply(web()),
+        home().resync(Kind::EndpointSlice, [web().object()]),
+    ]);
+    let pending = |world: &World| world.index.clusters()[0].pending.clone();
+    assert_eq!(pending(&world), [Kind::Service]);
+    check(&world, "shop/web", "-", "");
+    world.say([home().resync(Kind::Service, [service("shop/web").object()])]);
+    assert_eq!(pending(&world), []);
+    check(&world, "shop/web", "10.0.0.1:80 unreadable", "shop/web");
+}
+
+#[test]
+fn a_resync_takes_away_what_it_does_not_list() {
+    let mut world = world(slice("s").endpoint("10.0.0.1"));
+    let other = slice("t").of("shop/api").endpoint("10.0.0.2").object();
+    world.say([home().resync(Kind::EndpointSlice, [other])]);
+    check(&world, "shop/web", "-", "shop/api shop/web");
+    check(&world, "shop/api", "10.0.0.2:80", "shop/api shop/web");
+    let sizes = |world: &World| {
+        let home = &world.index.clusters()[0];
+        (home.services, home.endpoints)
+    };
+    assert_eq!(sizes(&world), (2, 1));
+    world.say([home().resync(Kind::Service, [])]);
+    assert_eq!(sizes(&world), (0, 1));
+}
+
+#[test]
+fn one_service_of_many_is_touched_alone() {
+    let services = (0..1000).map(|n| service(&format!("shop/svc-{n}")).object());
+    let slices = (0..1000).map(|n| {
+        let pod = format!("shop/pod-{n}");
+        slice(&format!("s-{n}"))
+            .of(&format!("shop/svc-{n}"))
+            .endpoint("10.0.0.1")
+            .pod(&pod)
+            .object()
+    });
+    let mut world = World::default();
+    world.say(home().begins_with(services.chain(slices)));
+    assert_eq!(world.touched.services.len(), 1000);
+    world.say([home().apply(pod("shop/pod-7"))]);
+    check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "shop/svc-7");
+    assert!(!world.touched.clusters && !world.touched.nodes && !world.touched.sizes);
+    world.say([cluster("east").linked(), cluster("east").unlinked()]);
+    check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "");
+}

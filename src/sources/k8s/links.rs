@@ -1,0 +1,328 @@
+//! Which clusters are linked, and by which Secret.
+//!
+//! Pure. Links are kept by Secret: where several Secrets name one cluster, the oldest counts, and the others stand by.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::credentials::Credentials;
+use super::objects::{HasMetadata as _, Secret};
+use crate::model::{ClusterName, Text};
+
+/// Type of a Secret that links a cluster.
+const SECRET_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
+
+/// Selects Secrets of that type.
+pub(super) const SECRET_TYPE_SELECTOR: &str = "type=mirror.linkerd.io/remote-kubeconfig";
+
+/// Every Secret that names a cluster.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    claims_by_secret: BTreeMap<Text, Claim>,
+    /// The list that is under way, if one is.
+    staged: Option<BTreeMap<Text, Claim>>,
+}
+
+/// A Secret that names a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    /// The cluster.
+    pub(super) cluster: ClusterName,
+    /// How to reach it, or why the Secret does not say so.
+    pub(super) definition: Result<Arc<Definition>, String>,
+    created: String,
+}
+
+/// A link as its Secret defines it.
+pub(super) struct Definition {
+    /// The Secret, as `namespace/name`.
+    pub(super) secret: String,
+    /// Suffix of the identities of the cluster's Pods.
+    pub(super) trust_domain: Text,
+    /// How to reach the API server.
+    pub(super) credentials: Credentials,
+    kubeconfig: String,
+}
+
+// === impl Links ===
+
+impl Links {
+    /// A list of everything begins, perhaps once more.
+    pub(super) fn list_started(&mut self) {
+        self.staged = Some(BTreeMap::new());
+    }
+
+    /// The list has this Secret.
+    pub(super) fn listed(&mut self, secret: &Secret) {
+        let claim = Claim::of(secret);
+        let staged = self.staged.get_or_insert_default();
+        staged.extend(claim.map(|claim| (Text::from(secret.metadata.name.as_str()), claim)));
+    }
+
+    /// The list is complete. Returns the clusters whose link may have changed, in name order.
+    pub(super) fn list_ended(&mut self) -> BTreeSet<ClusterName> {
+        let Some(staged) = self.staged.take() else {
+            return BTreeSet::new();
+        };
+        let before = std::mem::replace(&mut self.claims_by_secret, staged);
+        let claims = before
+            .into_values()
+            .chain(self.claims_by_secret.values().cloned());
+        claims.map(|claim| claim.cluster).collect()
+    }
+
+    /// A Secret was made or changed. Returns the clusters whose link may have changed, in name order.
+    pub(super) fn applied(&mut self, secret: &Secret) -> BTreeSet<ClusterName> {
+        if self.staged.is_some() {
+            self.deleted(secret);
+            self.listed(secret);
+            return BTreeSet::new();
+        }
+        let name = Text::from(secret.metadata.name.as_str());
+        let claim = Claim::of(secret);
+        let after = claim.as_ref().map(|claim| claim.cluster.clone());
+        let before = match claim {
+            Some(claim) => self.claims_by_secret.insert(name, claim),
+            None => self.claims_by_secret.remove(&name),
+        };
+        before
+            .map(|claim| claim.cluster)
+            .into_iter()
+            .chain(after)
+            .collect()
+    }
+
+    /// A Secret is gone. Returns the clusters whose link may have changed.
+    pub(super) fn deleted(&mut self, secret: &Secret) -> BTreeSet<ClusterName> {
+        let name = secret.metadata().name.as_str();
+        if let Some(staged) = &mut self.staged {
+            staged.remove(name);
+            return BTreeSet::new();
+        }
+        let before = self.claims_by_secret.remove(name);
+        before.map(|claim| claim.cluster).into_iter().collect()
+    }
+
+    /// The Secret that links a cluster: the oldest, and of those the first by name.
+    pub(super) fn winner(&self, cluster: &ClusterName) -> Option<&Claim> {
+        self.claims_by_secret
+            .iter()
+            .filter(|(_, claim)| claim.cluster == *cluster)
+            .min_by_key(|(name, claim)| (&claim.created, *name))
+            .map(|(_, claim)| claim)
+    }
+
+    /// How many Secrets name a cluster.
+    pub(super) fn claims(&self, cluster: &ClusterName) -> usize {
+        let claims = self.claims_by_secret.values();
+        claims.filter(|claim| claim.cluster == *cluster).count()
+    }
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// What a Secret says; `None` if it is not meant to link a cluster.
+    ///
+    /// Source: rules of Linkerd's destination controller for adopting a Secret: type, label, two annotations, one key.
+    fn of(secret: &Secret) -> Option<Self> {
+        let metadata = &secret.metadata;
+        let cluster = metadata.labels.cluster_name.as_deref()?;
+        if secret.type_ != SECRET_TYPE || cluster.is_empty() {
+            return None;
+        }
+        let name = format!("{}/{}", metadata.namespace, metadata.name);
+        let definition =
+            Definition::of(secret, &name).map_err(|why| format!("Secret {name}: {why}"));
+        Some(Self {
+            cluster: cluster.into(),
+            definition: definition.map(Arc::new),
+            created: metadata.creation_timestamp.clone(),
+        })
+    }
+}
+
+// === impl Definition ===
+
+impl Definition {
+    fn of(secret: &Secret, name: &str) -> Result<Self, String> {
+        let annotations = &secret.metadata.annotations;
+        let Some(trust_domain) = &annotations.trust_domain else {
+            return Err("annotation multicluster.linkerd.io/trust-domain is missing".to_owned());
+        };
+        if annotations.cluster_domain.is_none() {
+            return Err("annotation multicluster.linkerd.io/cluster-domain is missing".to_owned());
+        }
+        let Some(kubeconfig) = &secret.data.kubeconfig else {
+            return Err("key kubeconfig is missing".to_owned());
+        };
+        Ok(Self {
+            secret: name.to_owned(),
+            trust_domain: trust_domain.as_str().into(),
+            credentials: Credentials::from_base64(kubeconfig)
+                .map_err(|error| format!("kubeconfig: {error}"))?,
+            kubeconfig: kubeconfig.clone(),
+        })
+    }
+
+    /// Whether a session for one is as good for the other.
+    pub(super) fn same_link(&self, other: &Self) -> bool {
+        self.trust_domain == other.trust_domain && self.kubeconfig == other.kubeconfig
+    }
+}
+
+impl std::fmt::Debug for Definition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Definition")
+            .field("secret", &self.secret)
+            .field("trust_domain", &self.trust_domain)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+
+    /// A Secret that links `cluster`, made on that day of May, with a token.
+    fn secret(name: &str, cluster: &str, day: u8, token: &str) -> Secret {
+        let kubeconfig = format!(
+            "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {{server: 'https://a'}}}}], users: [{{name: u, user: {{token: {token}}}}}]}}"
+        );
+        let yaml = format!(
+            "{{type: {SECRET_TYPE}, metadata: {{name: {name}, namespace: linkerd, creationTimestamp: '2026-05-{day:02}T00:00:00Z', \
+             labels: {{multicluster.linkerd.io/cluster-name: {cluster}}}, \
+             annotations: {{multicluster.linkerd.io/trust-domain: {cluster}.id, multicluster.linkerd.io/cluster-domain: ''}}}}, \
+             data: {{kubeconfig: {}}}}}",
+            STANDARD.encode(kubeconfig)
+        );
+        serde_saphyr::from_str(&yaml).expect("YAML")
+    }
+
+    fn names(clusters: &BTreeSet<ClusterName>) -> String {
+        let names: Vec<_> = clusters.iter().map(ClusterName::as_str).collect();
+        names.join(" ")
+    }
+
+    fn winner(links: &Links, cluster: &str) -> String {
+        match links.winner(&ClusterName::from(cluster)) {
+            None => "none".to_owned(),
+            Some(claim) => match &claim.definition {
+                Ok(definition) => definition.secret.clone(),
+                Err(reason) => reason.clone(),
+            },
+        }
+    }
+
+    #[test]
+    fn the_oldest_secret_wins_and_hands_over_when_it_goes() {
+        let mut links = Links::default();
+        assert_eq!(names(&links.applied(&secret("b", "west", 2, "t"))), "west");
+        links.applied(&secret("a", "west", 3, "t"));
+        assert_eq!(winner(&links, "west"), "linkerd/b");
+        assert_eq!(links.claims(&"west".into()), 2);
+        links.applied(&secret("c", "west", 2, "t"));
+        assert_eq!(winner(&links, "west"), "linkerd/b");
+        links.deleted(&secret("c", "west", 2, "t"));
+        assert_eq!(winner(&links, "west"), "linkerd/b");
+        assert_eq!(names(&links.deleted(&secret("b", "west", 2, "t"))), "west");
+        assert_eq!(winner(&links, "west"), "linkerd/a");
+        links.deleted(&secret("a", "west", 3, "t"));
+        assert_eq!(winner(&links, "west"), "none");
+    }
+
+    #[test]
+    fn a_changed_label_renames() {
+        let mut links = Links::default();
+        links.applied(&secret("a", "west", 1, "t"));
+        assert_eq!(
+            names(&links.applied(&secret("a", "east", 1, "t"))),
+            "east west"
+        );
+        assert_eq!(
+            (winner(&links, "west"), winner(&links, "east")),
+            ("none".into(), "linkerd/a".into())
+        );
+    }
+
+    #[test]
+    fn a_list_replaces_everything_at_its_end() {
+        let mut links = Links::default();
+        links.applied(&secret("a", "west", 1, "t"));
+        links.applied(&secret("b", "east", 1, "t"));
+        links.list_started();
+        links.listed(&secret("c", "gone", 1, "t"));
+        links.list_started();
+        links.listed(&secret("b", "east", 1, "t"));
+        assert_eq!(winner(&links, "west"), "linkerd/a");
+        links.applied(&secret("d", "north", 1, "t"));
+        links.listed(&secret("e", "south", 1, "t"));
+        links.deleted(&secret("e", "south", 1, "t"));
+        assert_eq!(names(&links.list_ended()), "east north west");
+        assert_eq!(
+            (winner(&links, "west"), winner(&links, "east")),
+            ("none".into(), "linkerd/b".into())
+        );
+    }
+
+    #[test]
+    fn what_is_not_meant_to_link_is_ignored() {
+        let mut links = Links::default();
+        let mut other = secret("a", "west", 1, "t");
+        other.type_ = "Opaque".to_owned();
+        assert_eq!(names(&links.applied(&other)), "");
+        for label in [None, Some(String::new())] {
+            let mut unnamed = secret("a", "west", 1, "t");
+            unnamed.metadata.labels.cluster_name = label;
+            assert_eq!(names(&links.applied(&unnamed)), "");
+        }
+    }
+
+    #[test]
+    fn a_malformed_secret_says_what_is_wrong_with_it() {
+        let check = |damage: fn(&mut Secret), expected: &str| {
+            let mut links = Links::default();
+            let mut damaged = secret("a", "west", 1, "t");
+            damage(&mut damaged);
+            links.applied(&damaged);
+            let reason = winner(&links, "west");
+            assert!(
+                reason.starts_with("Secret linkerd/a: ") && reason.contains(expected),
+                "{reason}"
+            );
+        };
+        check(
+            |secret| secret.metadata.annotations.trust_domain = None,
+            "trust-domain is missing",
+        );
+        check(
+            |secret| secret.metadata.annotations.cluster_domain = None,
+            "cluster-domain is missing",
+        );
+        check(
+            |secret| secret.data.kubeconfig = None,
+            "key kubeconfig is missing",
+        );
+        check(
+            |secret| secret.data.kubeconfig = Some("%".to_owned()),
+            "kubeconfig: it is not base64",
+        );
+    }
+
+    #[test]
+    fn only_credentials_and_trust_domain_make_another_link() {
+        let definition = |secret: &Secret| Definition::of(secret, "s").expect("well-formed");
+        let one = definition(&secret("a", "west", 1, "t"));
+        assert!(one.same_link(&definition(&secret("b", "west", 2, "t"))));
+        assert!(!one.same_link(&definition(&secret("a", "west", 1, "other"))));
+        let mut moved = secret("a", "west", 1, "t");
+        moved.metadata.annotations.cluster_domain = Some("elsewhere".to_owned());
+        assert!(one.same_link(&definition(&moved)));
+        moved.metadata.annotations.trust_domain = Some("elsewhere".to_owned());
+        assert!(!one.same_link(&definition(&moved)));
+    }
+}

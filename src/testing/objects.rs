@@ -1,0 +1,424 @@
+//! Kubernetes objects, reduced to the facts that matter.
+
+use super::{ip, split};
+use crate::index::{Change, Object};
+use crate::model::{
+    Backing, Conditions, Endpoint, Federation, Membership, MirrorFacts, NodeFacts, Owner,
+    OwnerKind, OwnerName, PodFacts, PodName, PortSet, ProxyPorts, RemoteService, ServiceFacts,
+    ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, TrafficPolicy, Zone,
+};
+
+/// A Service to be.
+#[derive(Clone, Debug)]
+pub struct ServiceBuilder {
+    name: ServiceName,
+    facts: ServiceFacts,
+    ports: Vec<ServicePort>,
+}
+
+/// An EndpointSlice to be; unless it says otherwise it has one port, `http` 8080.
+#[derive(Clone, Debug)]
+pub struct SliceBuilder {
+    name: String,
+    cluster: String,
+    service: ServiceName,
+    ports: Option<Vec<SlicePort>>,
+    endpoints: Vec<Endpoint>,
+    mirror: Option<MirrorFacts>,
+}
+
+/// A Pod to be.
+#[derive(Clone, Debug)]
+pub struct PodBuilder {
+    name: PodName,
+    facts: PodFacts,
+}
+
+/// A Service without ports whose endpoints are in its own slices.
+pub fn service(name: &str) -> ServiceBuilder {
+    let (namespace, name) = split(name);
+    ServiceBuilder {
+        name: ServiceName::new(namespace, name),
+        facts: ServiceFacts::default(),
+        ports: Vec::new(),
+    }
+}
+
+/// A slice of the Service that [`SliceBuilder::of`] names, in that Service's namespace.
+pub fn slice(name: &str) -> SliceBuilder {
+    SliceBuilder {
+        name: name.to_owned(),
+        cluster: super::HOME.to_owned(),
+        service: ServiceName::new("shop", "web"),
+        ports: None,
+        endpoints: Vec::new(),
+        mirror: None,
+    }
+}
+
+/// A Pod outside the mesh.
+pub fn pod(name: &str) -> PodBuilder {
+    let (namespace, name) = split(name);
+    PodBuilder {
+        name: PodName::new(namespace, name),
+        facts: PodFacts {
+            service_account: "default".into(),
+            ..PodFacts::default()
+        },
+    }
+}
+
+/// A Node whose zone is not known.
+pub fn node(name: &str) -> Object {
+    Object::Node(name.into(), NodeFacts::default())
+}
+
+/// A Node in a zone.
+pub fn node_in(zone: &str, name: &str) -> Object {
+    let zone = Some(zone.into());
+    Object::Node(name.into(), NodeFacts { zone })
+}
+
+/// A ReplicaSet and what owns it: `("Deployment", "web")`.
+pub fn replica_set(name: &str, owner: Option<(&str, &str)>) -> Object {
+    owner_of(OwnerKind::ReplicaSet, name, owner)
+}
+
+/// A Job and what owns it.
+pub fn job(name: &str, owner: Option<(&str, &str)>) -> Object {
+    owner_of(OwnerKind::Job, name, owner)
+}
+
+fn owner_of(kind: OwnerKind, name: &str, owner: Option<(&str, &str)>) -> Object {
+    let (namespace, name) = split(name);
+    let name = OwnerName {
+        kind,
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    Object::Owner(name, owner.map(|(kind, name)| owned_by(kind, name)))
+}
+
+fn owned_by(kind: &str, name: &str) -> Owner {
+    Owner {
+        kind: kind.into(),
+        name: name.into(),
+    }
+}
+
+// === impl ServiceBuilder ===
+
+impl ServiceBuilder {
+    /// With a port that slices are searched for by name.
+    #[must_use]
+    pub fn port(mut self, port: u16, name: &str) -> Self {
+        let name = name.into();
+        self.ports.push(ServicePort { port, name });
+        self
+    }
+
+    /// Keeping clients on their own node.
+    #[must_use]
+    pub fn node_local(mut self) -> Self {
+        self.facts.internal_traffic_policy = TrafficPolicy::Local;
+        self
+    }
+
+    /// Of type `ExternalName`.
+    #[must_use]
+    pub fn external_name(mut self) -> Self {
+        self.facts.external_name = true;
+        self
+    }
+
+    /// The union of Services, as the two annotations say it; an empty text is an annotation without value.
+    #[must_use]
+    pub fn federated(mut self, local: &str, remote: &str) -> Self {
+        let federation = Federation::parse(Some(local), Some(remote));
+        self.facts.membership = federation.map_or(Membership::Local, |(federation, bad)| {
+            assert!(bad.is_empty(), "not service@cluster: {bad:?}");
+            Membership::Federated(federation)
+        });
+        self
+    }
+
+    /// The mirror of a Service of a linked cluster: `web@east`; `@east` names no Service.
+    #[must_use]
+    pub fn mirrors(mut self, remote: &str) -> Self {
+        let (service, cluster) = remote
+            .split_once('@')
+            .unwrap_or_else(|| panic!("expected service@cluster, got {remote:?}"));
+        self.facts.membership = Membership::Remote(RemoteService {
+            cluster: cluster.into(),
+            service: (!service.is_empty()).then(|| service.into()),
+        });
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> ServiceName {
+        self.name.clone()
+    }
+
+    /// The object.
+    pub fn object(self) -> Object {
+        let ports = self.ports.into();
+        Object::Service(
+            self.name,
+            ServiceFacts {
+                ports,
+                ..self.facts
+            },
+        )
+    }
+}
+
+// === impl SliceBuilder ===
+
+impl SliceBuilder {
+    /// Belonging to a Service.
+    #[must_use]
+    pub fn of(mut self, service: &str) -> Self {
+        let (namespace, name) = split(service);
+        self.service = ServiceName::new(namespace, name);
+        self
+    }
+
+    /// In another cluster than the home cluster, where [`SliceBuilder::applied`] is said.
+    #[must_use]
+    pub fn in_cluster(mut self, cluster: &str) -> Self {
+        cluster.clone_into(&mut self.cluster);
+        self
+    }
+
+    /// With a port; the first call replaces the default one.
+    #[must_use]
+    pub fn port(mut self, port: u16, name: &str) -> Self {
+        let name = name.into();
+        self.ports.get_or_insert_default().push(SlicePort {
+            name,
+            port: Some(port),
+        });
+        self
+    }
+
+    /// Without any port.
+    #[must_use]
+    pub fn without_ports(mut self) -> Self {
+        self.ports = Some(Vec::new());
+        self
+    }
+
+    /// Made by the service mirror from a cluster's gateway.
+    #[must_use]
+    pub fn mirrored_from(mut self, cluster: &str, remote_service: &str, identity: &str) -> Self {
+        let some = |text: &str| (!text.is_empty()).then(|| text.into());
+        self.mirror = Some(MirrorFacts {
+            cluster: some(cluster),
+            remote_service: some(remote_service),
+            gateway_identity: some(identity),
+        });
+        self
+    }
+
+    /// Listing one more address; what follows is said of it. It is ready unless that says otherwise.
+    #[must_use]
+    pub fn endpoint(mut self, address: &str) -> Self {
+        self.endpoints.push(Endpoint {
+            address: ip(address),
+            conditions: Conditions::READY,
+            backing: Backing::Address,
+            zone: None,
+            node: None,
+            hostname: None,
+            zone_hints: None,
+        });
+        self
+    }
+
+    /// The Pod behind the address.
+    #[must_use]
+    pub fn pod(self, name: &str) -> Self {
+        let (namespace, name) = split(name);
+        let pod = PodName::new(namespace, name);
+        self.change(|endpoint| endpoint.backing = Backing::Pod(pod))
+    }
+
+    /// The ExternalWorkload behind the address.
+    #[must_use]
+    pub fn external_workload(self, name: &str) -> Self {
+        self.change(|endpoint| endpoint.backing = Backing::ExternalWorkload(name.into()))
+    }
+
+    /// The zone the address is in.
+    #[must_use]
+    pub fn zone(self, zone: &str) -> Self {
+        self.change(|endpoint| endpoint.zone = Some(zone.into()))
+    }
+
+    /// The node the address is on.
+    #[must_use]
+    pub fn node(self, node: &str) -> Self {
+        self.change(|endpoint| endpoint.node = Some(node.into()))
+    }
+
+    /// The instance name of the address.
+    #[must_use]
+    pub fn hostname(self, hostname: &str) -> Self {
+        self.change(|endpoint| endpoint.hostname = Some(hostname.into()))
+    }
+
+    /// Zones that should use the address.
+    #[must_use]
+    pub fn for_zones(self, zones: &[&str]) -> Self {
+        let zones = zones.iter().map(|zone| Zone::from(*zone)).collect();
+        self.change(|endpoint| endpoint.zone_hints = Some(zones))
+    }
+
+    /// The address takes traffic.
+    #[must_use]
+    pub fn ready(self) -> Self {
+        self.change(|endpoint| endpoint.conditions = Conditions::READY)
+    }
+
+    /// The address takes no traffic.
+    #[must_use]
+    pub fn not_ready(self) -> Self {
+        let conditions = Conditions::from_optional(Some(false), None, None);
+        self.change(|endpoint| endpoint.conditions = conditions)
+    }
+
+    /// The slice's name.
+    pub fn name(&self) -> SliceName {
+        SliceName::new(self.service.namespace.clone(), self.name.as_str())
+    }
+
+    /// The object.
+    pub fn object(self) -> Object {
+        let name = self.name();
+        let default_port = || {
+            vec![SlicePort {
+                name: "http".into(),
+                port: Some(8080),
+            }]
+        };
+        let facts = SliceFacts {
+            service: self.service,
+            ports: self.ports.unwrap_or_else(default_port).into(),
+            endpoints: self.endpoints.into(),
+            mirror: self.mirror.map(Box::new),
+        };
+        Object::Slice(name, facts)
+    }
+
+    /// The first session of its cluster says that it is there.
+    pub fn applied(self) -> Change {
+        super::cluster(&self.cluster).apply(self)
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Endpoint)) -> Self {
+        match self.endpoints.last_mut() {
+            Some(endpoint) => change(endpoint),
+            None => panic!("say which endpoint first"),
+        }
+        self
+    }
+}
+
+// === impl PodBuilder ===
+
+impl PodBuilder {
+    /// With one more address.
+    #[must_use]
+    pub fn ip(mut self, address: &str) -> Self {
+        let mut ips = self.facts.ips.into_vec();
+        ips.push(ip(address));
+        self.facts.ips = ips.into();
+        self
+    }
+
+    /// Injected by the control plane in namespace `linkerd`: inbound 4143, admin 4191, control 4190.
+    #[must_use]
+    pub fn meshed(self) -> Self {
+        self.meshed_by("linkerd")
+            .proxy(Some(4143), Some(4191), Some(4190))
+    }
+
+    /// Labelled as injected by a control plane in this namespace.
+    #[must_use]
+    pub fn meshed_by(mut self, namespace: &str) -> Self {
+        self.facts.control_plane_namespace = Some(namespace.into());
+        self
+    }
+
+    /// With a proxy that listens on these ports.
+    #[must_use]
+    pub fn proxy(mut self, inbound: Option<u16>, admin: Option<u16>, control: Option<u16>) -> Self {
+        self.facts.proxy = ProxyPorts {
+            inbound,
+            admin,
+            control,
+        };
+        self
+    }
+
+    /// With opaque ports.
+    #[must_use]
+    pub fn opaque(mut self, ports: &str) -> Self {
+        self.facts.opaque_ports = Some(port_set(ports));
+        self
+    }
+
+    /// With ports that its proxy does not see.
+    #[must_use]
+    pub fn skipping(mut self, ports: &str) -> Self {
+        self.facts.skip_inbound_ports = port_set(ports);
+        self
+    }
+
+    /// Running on a node.
+    #[must_use]
+    pub fn on_node(mut self, node: &str) -> Self {
+        self.facts.node = Some(node.into());
+        self
+    }
+
+    /// Run by a service account.
+    #[must_use]
+    pub fn account(mut self, name: &str) -> Self {
+        self.facts.service_account = name.into();
+        self
+    }
+
+    /// Owned by one object, such as `("ReplicaSet", "web-5d")`.
+    #[must_use]
+    pub fn owned_by(mut self, kind: &str, name: &str) -> Self {
+        self.facts.owner = Some(owned_by(kind, name));
+        self
+    }
+
+    /// Made from a template of this hash.
+    #[must_use]
+    pub fn template_hash(mut self, hash: &str) -> Self {
+        self.facts.template_hash = Some(hash.into());
+        self
+    }
+
+    /// Succeeded or failed.
+    #[must_use]
+    pub fn finished(mut self) -> Self {
+        self.facts.finished = true;
+        self
+    }
+
+    /// The object.
+    pub fn object(self) -> Object {
+        Object::Pod(self.name, self.facts)
+    }
+}
+
+fn port_set(list: &str) -> PortSet {
+    let (ports, bad) = PortSet::parse(list, |_| None);
+    assert!(bad.is_empty(), "not ports: {bad:?}");
+    ports
+}

@@ -1,0 +1,23 @@
+//! Needs kube-apiserver, etcd and kube-controller-manager: run by `scripts/test apiserver`.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, and says why"
+)]
+
+mod support;
+
+// Cargo takes files in `tests/` for tests of their own; these are parts of this one.
+#[path = "apiserver/bed.rs"]
+mod bed;
+#[path = "apiserver/client.rs"]
+mod client;
+#[path = "apiserver/federated.rs"]
+mod federated;
+#[path = "apiserver/home.rs"]
+mod home;
+#[path = "apiserver/mirrors.rs"]
+mod mirrors;
+#[path = "apiserver/outages.rs"]
+mod outages;

@@ -1,0 +1,152 @@
+//! The product, as a process of its own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::cluster::Cluster;
+use super::peers::free_port;
+use super::process::{Process, Signal};
+use super::subscription::Subscription;
+use super::{http, scratch_folder, wait_for};
+
+/// A running `tributary serve`, with its own ports on the loopback interface. It ends with this value.
+pub struct Tributary {
+    process: Arc<Process>,
+    address: SocketAddr,
+    admin: SocketAddr,
+    // Holds the log; goes last.
+    _folder: TempDir,
+}
+
+// === impl Tributary ===
+
+impl Tributary {
+    /// Starts it for the home cluster, with the account and rights that our chart gives it, and waits until it is ready.
+    pub async fn start(home: &Cluster, arguments: &[&str]) -> Result<Self> {
+        let access = home.home_access().await?;
+        let kubeconfig = home.write_file("home.kubeconfig", &access.to_yaml())?;
+        let tributary = Self::launch(&kubeconfig, arguments)?;
+        tributary.until_ready().await?;
+        Ok(tributary)
+    }
+
+    /// Starts it with a kubeconfig, and does not wait.
+    pub fn launch(kubeconfig: &Path, arguments: &[&str]) -> Result<Self> {
+        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let address = loopback(free_port()?);
+        let admin = loopback(free_port()?);
+        let folder = scratch_folder("tributary")?;
+        let mut all = vec![
+            "serve".to_owned(),
+            "--kubeconfig".to_owned(),
+            kubeconfig.display().to_string(),
+            "--addr".to_owned(),
+            address.to_string(),
+            "--metrics-addr".to_owned(),
+            admin.to_string(),
+        ];
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let process = Process::start(
+            "tributary",
+            Path::new(env!("CARGO_BIN_EXE_tributary")),
+            &all,
+            &folder.path().join("log"),
+        )?;
+        Ok(Self {
+            process: Arc::new(process),
+            address,
+            admin,
+            _folder: folder,
+        })
+    }
+
+    /// Where it serves the destination API.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it serves metrics and its state.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Waits until `/ready` says so; fails at once if the process ends.
+    pub async fn until_ready(&self) -> Result<()> {
+        wait_for("tributary to be ready", || async {
+            if let Err(ended) = self.process.ensure_running() {
+                return Some(Err(ended));
+            }
+            let answer = http::get(self.admin, "/ready").await.ok()?;
+            (answer.status == 200).then_some(Ok(()))
+        })
+        .await
+        .with_context(|| self.process.log_tail(30))?
+    }
+
+    /// Opens a stream for an authority, without a context token.
+    pub fn get(&self, authority: &str) -> Subscription {
+        self.get_with_token(authority, "")
+    }
+
+    /// Opens a stream for an authority, as a proxy on `node` would.
+    pub fn get_from_node(&self, authority: &str, node: &str) -> Subscription {
+        self.get_with_token(
+            authority,
+            &format!(r#"{{"ns":"shop","nodeName":"{node}","pod":"client"}}"#),
+        )
+    }
+
+    /// Opens a stream for an authority, with a context token.
+    pub fn get_with_token(&self, authority: &str, token: &str) -> Subscription {
+        Subscription::open(self.address, authority, token, Some(self.process.clone()))
+    }
+
+    /// What `/metrics` says.
+    pub async fn metrics(&self) -> Result<String> {
+        Ok(http::get(self.admin, "/metrics").await?.body)
+    }
+
+    /// The lines of its log that contain `text`.
+    pub fn logs_containing(&self, text: &str) -> Vec<String> {
+        let log = self.process.log_text();
+        log.lines()
+            .filter(|line| line.contains(text))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Waits until a line of its log contains `text`.
+    pub async fn log_line(&self, text: &str) -> Result<String> {
+        wait_for(&format!("a log line with {text:?}"), || async {
+            self.logs_containing(text).pop()
+        })
+        .await
+        .with_context(|| self.process.log_tail(30))
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.process.log_tail(lines)
+    }
+
+    /// Fails, with the end of the log, if it has ended.
+    pub fn ensure_running(&self) -> Result<()> {
+        self.process.ensure_running()
+    }
+
+    /// Asks it to end, as Kubernetes does, and waits until it has.
+    pub async fn terminate(&self) -> Result<ExitStatus> {
+        self.process.signal(Signal::Terminate)?;
+        self.process.ended().await
+    }
+
+    /// How it ended, if it has.
+    pub fn exit_status(&self) -> Result<Option<ExitStatus>> {
+        self.process.exit_status()
+    }
+}
