@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::{NotOpened, Opened, Request};
+use super::{Ending, NotOpened, Opened, Request};
 use crate::frontends::destination::metrics::Metrics;
 use crate::frontends::destination::translate::{PREFIX_LEN, Translation};
 use crate::index::{Change, MeshPolicy, SelectPolicy};
@@ -85,7 +85,7 @@ fn run(opened: Result<Opened, NotOpened>) -> Pin<Box<dyn Stream<Item = Bytes> + 
     let metrics = Metrics::default();
     let frames = opened.unwrap().run(
         Arc::new(translation),
-        CancellationToken::new(),
+        Ending::new(CancellationToken::new(), Duration::ZERO),
         metrics.open(),
     );
     Box::pin(frames)
