@@ -55,13 +55,13 @@ pub(super) fn serve_args(args: &[String]) -> Result<(Vec<String>, Vec<Notice>), 
                 notices.push(Notice::NoEffect(name.to_owned()));
             }
         } else if SWITCHES.contains(&name) {
-            serve.push(format!("--{name}={}", switch(name, value)?));
+            serve.push(format!("--{name}={}", switch(name, value.as_deref())?));
         } else if IGNORED_SWITCHES.contains(&name) {
-            if switch(name, value)? {
+            if switch(name, value.as_deref())? {
                 notices.push(Notice::NoEffect(name.to_owned()));
             }
         } else if name == "enable-endpoint-slices" {
-            if !switch(name, value)? {
+            if !switch(name, value.as_deref())? {
                 return Err(UsageError::flag(
                     "-enable-endpoint-slices",
                     "only EndpointSlices are read; leave the flag out, every supported Kubernetes has them",
@@ -87,8 +87,8 @@ pub(super) fn asks_for_version(args: &[String]) -> bool {
 }
 
 /// Reads a boolean as Go's flags do.
-fn switch(name: &str, value: Option<String>) -> Result<bool, UsageError> {
-    match value.as_deref() {
+fn switch(name: &str, value: Option<&str>) -> Result<bool, UsageError> {
+    match value {
         None | Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
         Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
         Some(other) => Err(UsageError::flag(

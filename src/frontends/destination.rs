@@ -3,6 +3,7 @@
 //! `token` reads what a client says of itself, `dispatch` decides whether and how a Service is answered, `translate` turns
 //! views into messages, `stream` is the life of one stream, and `service` puts them on the wire.
 
+mod client;
 mod dispatch;
 mod metrics;
 mod service;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -188,10 +188,7 @@ impl fmt::Display for Content {
     }
 }
 
-fn address_difference(
-    expected: &BTreeMap<SocketAddr, Content>,
-    state: &Folded,
-) -> Option<String> {
+fn address_difference(expected: &BTreeMap<SocketAddr, Content>, state: &Folded) -> Option<String> {
     let mut lines = Vec::new();
     for (address, content) in expected {
         match state.endpoints.get(address) {

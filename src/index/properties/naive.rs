@@ -412,7 +412,10 @@ impl Session {
                             let namespace = name.namespace.as_str();
                             let by_server =
                                 self.opaque_by_server(namespace, &pod.traits, number, servers);
-                            if pod.finished || proxy_is_unreadable(pod, number, by_server) {
+                            let unplaced =
+                                pod.ips.is_empty() && pod.control_plane_namespace.is_some();
+                            let unreadable = proxy_is_unreadable(pod, number, by_server);
+                            if pod.finished || unplaced || unreadable {
                                 continue;
                             }
                             let owner = self.owner(name.namespace.as_str(), pod);

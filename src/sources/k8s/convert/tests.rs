@@ -285,12 +285,12 @@ fn slices_of_host_names_and_our_own_take_no_part() {
 }
 
 #[test]
-fn ports_without_a_number_are_skipped() {
+fn ports_without_a_number_are_kept_as_such() {
     check(
         Kind::EndpointSlice,
         "{metadata: {name: s, namespace: ns, labels: {kubernetes.io/service-name: web}}, \
          ports: [{name: a}, {name: b, port: null}, {port: 80}, {name: c, port: 65536}, {port: 0}], endpoints: null}",
-        "ns/s of web =80 !port !port",
+        "ns/s of web a=? b=? =80 c=? =? !port !port",
     );
 }
 
@@ -368,7 +368,8 @@ fn an_endpoint_keeps_where_it_is_and_for_whom() {
     );
     check_endpoints(
         "[{addresses: [10.0.0.1], zone: '', nodeName: '', hostname: '', hints: {forZones: []}}]",
-        " | 10.0.0.1 ready",
+        // An empty zone is what the slice says; the other empty texts say nothing.
+        " | 10.0.0.1 ready zone ",
     );
     check_endpoints(
         "[{addresses: [10.0.0.1], hints: {forZones: [{name: ''}]}}]",
