@@ -126,7 +126,7 @@ fn pods_are_labelled_by_what_they_are_and_where() {
             "namespace=shop service=web",
             "control_plane_ns=linkerd deployment=web pod=web-0 pod_template_hash=5d serviceaccount=web zone=a zone_locality=local",
             "k8s_job=once pod=web-1 serviceaccount=default zone=b zone_locality=remote",
-            "pod=web-2 serviceaccount=default zone= zone_locality=remote",
+            "pod=web-2 serviceaccount=default zone= zone_locality=unknown",
             "zone_locality=unknown",
         ],
     );
