@@ -120,7 +120,7 @@ fn build(services: u32, per_service: u32, pods: bool) -> Index {
                 .flat_map(|number| (0..per_service).map(move |pod| (number, pod)))
                 .map(|(number, pod)| Object::Pod(pod_name(number, pod), pod_facts(number, pod)))
                 .collect(),
-            Kind::Pod | Kind::Node | Kind::ReplicaSet | Kind::Job => Vec::new(),
+            _ => Vec::new(),
         };
         index.apply(object(ObjectChange::Resync(*kind, objects)), &mut touched);
     }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
 pub use diff::{Delta, apply, diff};
 pub use join::{Chunk, Held, Joined};
-pub use mesh::{Identity, Mesh, MeshPolicy, Protocol, ProxyUnreadable};
+pub use mesh::{Identity, IdentityForm, Mesh, MeshPolicy, Protocol, ProxyUnreadable};
 pub use select::{
     Candidate, ClientLocality, Collision, Exclusion, Locality, SelectPolicy, View, ViewEndpoint,
     ViewKey, examine, select,

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, NodeFacts, NodeName, Owner, OwnerKind, OwnerName,
-    PodFacts, PodName, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
+    ClusterFacts, ClusterName, ClusterRole, ExternalWorkloadFacts, ExternalWorkloadName, NodeFacts,
+    NodeName, Owner, OwnerKind, OwnerName, PodFacts, PodName, ServerFacts, ServerName,
+    ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
 };
 
 /// One thing that a source has learnt.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every change is about an object"
+)]
 pub enum Change {
     /// A cluster is linked, whether or not it can be reached.
     Linked {
@@ -71,6 +76,10 @@ pub enum Kind {
     ReplicaSet,
     /// `Job` of `batch`.
     Job,
+    /// `ExternalWorkload` of `workload.linkerd.io`.
+    ExternalWorkload,
+    /// `Server` of `policy.linkerd.io`.
+    Server,
 }
 
 /// An object and what it says.
@@ -86,6 +95,10 @@ pub enum Object {
     Node(NodeName, NodeFacts),
     /// A ReplicaSet or Job, and its only owner, if it has exactly one.
     Owner(OwnerName, Option<Owner>),
+    /// An ExternalWorkload.
+    ExternalWorkload(ExternalWorkloadName, ExternalWorkloadFacts),
+    /// An opaque Server.
+    Server(ServerName, ServerFacts),
 }
 
 /// The name of an object of some kind.
@@ -101,6 +114,10 @@ pub enum ObjectName {
     Node(NodeName),
     /// A ReplicaSet or Job.
     Owner(OwnerName),
+    /// An ExternalWorkload.
+    ExternalWorkload(ExternalWorkloadName),
+    /// A Server.
+    Server(ServerName),
 }
 
 // === impl Kind ===
@@ -118,12 +135,15 @@ impl Kind {
                 Self::Node,
                 Self::ReplicaSet,
                 Self::Job,
+                Self::ExternalWorkload,
+                Self::Server,
             ],
             ClusterRole::Linked => &[
                 Self::Service,
                 Self::EndpointSlice,
                 Self::Pod,
                 Self::ReplicaSet,
+                Self::Server,
             ],
         }
     }
@@ -131,6 +151,11 @@ impl Kind {
     /// Whether a cluster can do without this kind, with poorer answers.
     pub fn is_optional(self) -> bool {
         !matches!(self, Self::Service | Self::EndpointSlice)
+    }
+
+    /// Whether the kind is one that Linkerd brings: a cluster without it is as good as one that has none of it.
+    pub fn is_custom(self) -> bool {
+        matches!(self, Self::ExternalWorkload | Self::Server)
     }
 
     /// The plural resource name, as in RBAC rules.
@@ -142,6 +167,8 @@ impl Kind {
             Self::Node => "nodes",
             Self::ReplicaSet => "replicasets",
             Self::Job => "jobs",
+            Self::ExternalWorkload => "externalworkloads",
+            Self::Server => "servers",
         }
     }
 }
@@ -166,6 +193,8 @@ impl Object {
             Self::Pod(name, _) => ObjectName::Pod(name.clone()),
             Self::Node(name, _) => ObjectName::Node(name.clone()),
             Self::Owner(name, _) => ObjectName::Owner(name.clone()),
+            Self::ExternalWorkload(name, _) => ObjectName::ExternalWorkload(name.clone()),
+            Self::Server(name, _) => ObjectName::Server(name.clone()),
         }
     }
 }
@@ -181,6 +210,8 @@ impl ObjectName {
             Self::Pod(_) => Kind::Pod,
             Self::Node(_) => Kind::Node,
             Self::Owner(name) => name.kind.into(),
+            Self::ExternalWorkload(_) => Kind::ExternalWorkload,
+            Self::Server(_) => Kind::Server,
         }
     }
 }

@@ -4,7 +4,10 @@ use std::num::NonZeroU16;
 
 use super::join::Joined;
 use super::select::ViewEndpoint;
-use crate::model::{PortSet, SliceFacts, Text, Workload};
+use crate::model::{ExternalWorkload, PortSet, SliceFacts, Text, Workload};
+
+/// Where the proxy beside an ExternalWorkload listens that does not say.
+const EXTERNAL_INBOUND_PORT: NonZeroU16 = NonZeroU16::new(4143).unwrap();
 
 /// Settings that decide what the mesh means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,13 +50,24 @@ pub enum Protocol {
 /// The TLS identity that an endpoint has to prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// A DNS-like name.
+    /// The name to prove.
     pub name: String,
+    /// What sort of name it is.
+    pub form: IdentityForm,
     /// The server name to ask for, where it is given apart from the identity.
     pub server_name: Option<String>,
 }
 
-/// All that a Pod and the settings make of one port, apart from names: equal for equal answers, in a few bytes.
+/// The sorts of names that identities are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdentityForm {
+    /// A DNS-like name, as Pods and gateways have.
+    Dns,
+    /// A URI, such as a SPIFFE ID, as ExternalWorkloads have.
+    Uri,
+}
+
+/// All that a workload and the settings make of one port, apart from names: equal for equal answers, in a few bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reach {
     inbound_port: Option<NonZeroU16>,
@@ -80,22 +94,24 @@ pub struct ProxyUnreadable;
 // === impl MeshPolicy ===
 
 impl MeshPolicy {
-    /// How a Pod's proxy is reached; the same for everything that is no Pod.
+    /// How a workload's proxy is reached; the same for everything that has no workload.
     pub(super) fn reach(&self, endpoint: &ViewEndpoint) -> Result<Reach, ProxyUnreadable> {
-        endpoint
-            .workload()
-            .map_or(Ok(Reach::default()), |workload| {
-                self.reach_pod(endpoint, workload)
-            })
+        match endpoint.joined() {
+            Joined::Pod(workload) => self.reach_pod(endpoint, workload),
+            Joined::ExternalWorkload(workload) => Ok(self.reach_external(endpoint, workload)),
+            Joined::Address | Joined::Unreadable | Joined::Held(_) => Ok(Reach::default()),
+        }
     }
 
     /// What a client's proxy is told of an endpoint.
     ///
     /// Identity comes only from a Pod that vouches for the address, of the control plane's own namespace, in its
-    /// cluster's trust domain; or from the gateway annotation of a mirror's slice.
+    /// cluster's trust domain; from an ExternalWorkload that vouches for it; or from the gateway annotation of a
+    /// mirror's slice.
     pub fn mesh(&self, endpoint: &ViewEndpoint) -> Result<Mesh, ProxyUnreadable> {
         match endpoint.joined() {
             Joined::Pod(workload) => self.pod(endpoint, workload),
+            Joined::ExternalWorkload(workload) => Ok(self.external(endpoint, workload)),
             Joined::Address => Ok(self.gateway(endpoint.slice())),
             Joined::Unreadable | Joined::Held(_) => Ok(Mesh::default()),
         }
@@ -117,6 +133,7 @@ impl MeshPolicy {
                 );
                 Identity {
                     server_name: Some(name.clone()),
+                    form: IdentityForm::Dns,
                     name,
                 }
             }),
@@ -135,11 +152,7 @@ impl MeshPolicy {
         let (Some(admin), Some(control)) = (pod.proxy.admin, pod.proxy.control) else {
             return Err(ProxyUnreadable);
         };
-        let opaque = pod
-            .opaque_ports
-            .as_ref()
-            .unwrap_or(&self.default_opaque_ports)
-            .contains(port);
+        let opaque = self.is_opaque(port, pod.opaque_ports.as_ref(), &workload.server_opaque);
         let via_proxy_port = (self.transport_header || opaque) && ![admin, control].contains(&port);
         let inbound_port = if via_proxy_port {
             let port = pod.proxy.inbound.and_then(NonZeroU16::new);
@@ -165,6 +178,56 @@ impl MeshPolicy {
         })
     }
 
+    fn external(&self, endpoint: &ViewEndpoint, workload: &ExternalWorkload) -> Mesh {
+        let reach = self.reach_external(endpoint, workload);
+        let facts = &workload.facts;
+        let identity = facts
+            .identity
+            .as_ref()
+            .filter(|_| reach.proxy == Proxy::Identified);
+        Mesh {
+            meshed: true,
+            protocol: reach.protocol,
+            inbound_port: reach.inbound_port.map(NonZeroU16::get),
+            identity: identity.map(|uri| Identity {
+                name: uri.to_string(),
+                form: IdentityForm::Uri,
+                server_name: facts.server_name.as_ref().map(Text::to_string),
+            }),
+        }
+    }
+
+    /// An ExternalWorkload always has a proxy, which always speaks HTTP/2, and which no port bypasses.
+    fn reach_external(&self, endpoint: &ViewEndpoint, workload: &ExternalWorkload) -> Reach {
+        let (port, facts) = (endpoint.socket.port(), &workload.facts);
+        let opaque = self.is_opaque(port, facts.opaque_ports.as_ref(), &workload.server_opaque);
+        let inbound_port = facts
+            .inbound_port
+            .and_then(NonZeroU16::new)
+            .unwrap_or(EXTERNAL_INBOUND_PORT);
+        Reach {
+            inbound_port: (self.transport_header || opaque).then_some(inbound_port),
+            protocol: if opaque {
+                Protocol::Opaque
+            } else {
+                Protocol::H2
+            },
+            proxy: if endpoint.is_vouched_for() {
+                Proxy::Identified
+            } else {
+                Proxy::Anonymous
+            },
+        }
+    }
+
+    /// Whether a workload's own annotation, else the default, or any Server says so of a port.
+    fn is_opaque(&self, port: u16, annotated: Option<&PortSet>, by_servers: &PortSet) -> bool {
+        annotated
+            .unwrap_or(&self.default_opaque_ports)
+            .contains(port)
+            || by_servers.contains(port)
+    }
+
     fn gateway(&self, slice: &SliceFacts) -> Mesh {
         let identity = slice
             .mirror
@@ -180,6 +243,7 @@ impl MeshPolicy {
             inbound_port: None,
             identity: Some(Identity {
                 name: name.to_string(),
+                form: IdentityForm::Dns,
                 server_name: None,
             }),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Namespace, NodeName, PortSet, Text};
+use super::{Namespace, NodeName, PortSet, Text, Traits};
 
 /// A Pod within its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +67,8 @@ pub struct PodFacts {
     pub skip_inbound_ports: PortSet,
     /// What the `linkerd-proxy` container listens on.
     pub proxy: ProxyPorts,
+    /// Its labels and named ports.
+    pub traits: Arc<Traits>,
 }
 
 /// Ports read from the environment of a Pod's `linkerd-proxy` container; `None` where they cannot be read.
@@ -89,6 +91,8 @@ pub struct Workload {
     pub facts: Arc<PodFacts>,
     /// The owner to name it by: the Deployment behind a ReplicaSet, and so on. `None` if it has none.
     pub owner: Option<Owner>,
+    /// Ports that some Server says are opaque.
+    pub server_opaque: PortSet,
 }
 
 // === impl PodName ===

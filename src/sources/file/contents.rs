@@ -457,5 +457,7 @@ fn shown_name(name: &ObjectName) -> String {
         ObjectName::Pod(name) => format!("{resource} {name}"),
         ObjectName::Node(name) => format!("{resource} {name}"),
         ObjectName::Owner(name) => format!("{resource} {}/{}", name.namespace, name.name),
+        ObjectName::ExternalWorkload(name) => format!("{resource} {name}"),
+        ObjectName::Server(name) => format!("{resource} {name}"),
     }
 }

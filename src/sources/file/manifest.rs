@@ -329,7 +329,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
 }
 
 fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, D::Error> {
-    use objects::{EndpointSlice, Job, Node, Pod, ReplicaSet, Service};
+    use objects::{EndpointSlice, ExternalWorkload, Job, Node, Pod, ReplicaSet, Server, Service};
 
     let converted = match kind {
         Kind::Service => in_namespace(Service::deserialize(fields)?, |it| &mut it.metadata),
@@ -339,6 +339,10 @@ fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, 
         Kind::Pod => in_namespace(Pod::deserialize(fields)?, |it| &mut it.metadata),
         Kind::ReplicaSet => in_namespace(ReplicaSet::deserialize(fields)?, |it| &mut it.metadata),
         Kind::Job => in_namespace(Job::deserialize(fields)?, |it| &mut it.metadata),
+        Kind::ExternalWorkload => in_namespace(ExternalWorkload::deserialize(fields)?, |it| {
+            &mut it.metadata
+        }),
+        Kind::Server => in_namespace(Server::deserialize(fields)?, |it| &mut it.metadata),
         Kind::Node => convert(&Node::deserialize(fields)?),
     };
     Ok(converted.map_or(Manifest::Nameless(kind), |converted| {
@@ -382,6 +386,8 @@ mod tests {
                 ObjectName::Pod(name) => format!("pod {name}"),
                 ObjectName::Node(name) => format!("node {name}"),
                 ObjectName::Owner(name) => format!("owner {}/{}", name.namespace, name.name),
+                ObjectName::ExternalWorkload(name) => format!("workload {name}"),
+                ObjectName::Server(name) => format!("server {name}"),
             },
             Manifest::Secret(secret) => format!("secret {}", secret.metadata.name),
             Manifest::Nameless(kind) => format!("nameless {}", kind.resource()),
@@ -416,6 +422,17 @@ mod tests {
             panic!("{converted:?}");
         };
         assert_eq!((facts.endpoints.len(), facts.ports.len()), (1, 1));
+    }
+
+    #[test]
+    fn kinds_that_linkerd_brings_are_known_in_the_version_that_is_watched() {
+        check(
+            "{apiVersion: policy.linkerd.io/v1beta3, kind: Server, metadata: {name: s}, spec: {port: 80, podSelector: {}}}\n\
+             ---\n{kind: Server, spec: {port: http}, metadata: {name: t}, apiVersion: policy.linkerd.io/v1beta3}\n\
+             ---\n{apiVersion: policy.linkerd.io/v1beta1, kind: Server, metadata: {name: old}}\n\
+             ---\n{apiVersion: workload.linkerd.io/v1beta1, kind: ExternalWorkload, metadata: {name: vm, namespace: shop}}\n",
+            "server default/s, server default/t, workload shop/vm",
+        );
     }
 
     #[test]

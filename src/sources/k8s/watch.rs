@@ -150,6 +150,16 @@ impl Resource {
             Kind::Node => ("/api/v1/nodes", Content::MetadataOnly, 500),
             Kind::ReplicaSet => ("/apis/apps/v1/replicasets", Content::MetadataOnly, 500),
             Kind::Job => ("/apis/batch/v1/jobs", Content::MetadataOnly, 500),
+            Kind::ExternalWorkload => (
+                "/apis/workload.linkerd.io/v1beta1/externalworkloads",
+                Content::Whole,
+                500,
+            ),
+            Kind::Server => (
+                "/apis/policy.linkerd.io/v1beta3/servers",
+                Content::Whole,
+                500,
+            ),
         };
         Self {
             path: path.to_owned(),

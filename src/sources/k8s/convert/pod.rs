@@ -1,27 +1,20 @@
 //! Pods.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::super::objects::{Container, Pod};
 use super::slice::address;
-use super::{Warning, filled, quote, sole_owner};
+use super::{Warning, filled, opaque_ports, quote, sole_owner, traits};
 use crate::model::{NodeName, PodFacts, PortSet, ProxyPorts, Text};
 
 const PROXY_CONTAINER: &str = "linkerd-proxy";
-const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
 const SKIP_INBOUND_PORTS: &str = "config.linkerd.io/skip-inbound-ports";
 
 pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
     let labels = &pod.metadata.labels;
     let annotations = &pod.metadata.annotations;
-    let opaque_ports = annotations.opaque_ports.as_deref().map(|list| {
-        let (ports, bad) = PortSet::parse(list, |name| container_port(pod, name));
-        warnings.extend(bad.iter().map(|item| Warning::PortItem {
-            annotation: OPAQUE_PORTS,
-            item: quote(item),
-        }));
-        ports
-    });
+    let opaque_ports = opaque_ports(&pod.metadata, warnings, |name| container_port(pod, name));
     let (skip_inbound_ports, bad) = PortSet::parse(
         annotations
             .skip_inbound_ports
@@ -46,7 +39,16 @@ pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
         opaque_ports,
         skip_inbound_ports,
         proxy: proxy(pod),
+        traits: Arc::new(traits(&pod.metadata, named_ports(pod))),
     }
+}
+
+/// Ports of the containers, and where they are on the host.
+fn named_ports(pod: &Pod) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
+    let ports = containers(pod).flat_map(|container| &container.ports);
+    ports.flat_map(|port| {
+        [port.container_port, port.host_port].map(|number| (port.name.as_deref(), number))
+    })
 }
 
 fn ips(pod: &Pod, warnings: &mut Vec<Warning>) -> Box<[std::net::IpAddr]> {
