@@ -278,8 +278,8 @@ mod tests {
 
     fn complaints(links: &Links) -> String {
         let all = links.complaints(&"home".into()).into_iter();
-        let lines: Vec<_> = all.map(|(name, why)| format!("{name}: {why}")).collect();
-        lines.join("; ")
+        let told: Vec<_> = all.map(|(name, why)| format!("{name}: {why}")).collect();
+        told.join("; ")
     }
 
     #[test]

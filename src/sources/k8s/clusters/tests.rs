@@ -40,7 +40,7 @@ async fn a_session_that_has_read_everything_is_kept_though_nobody_has_said_so_ye
     let mut store = ClusterStore::new(shared, Arc::new(config), home);
     let west = ClusterName::from("west");
 
-    let mut apply = async |store: &mut ClusterStore, user: &str| {
+    let apply = async |store: &mut ClusterStore, user: &str| {
         let event = Event::Applied(secret(user));
         store.on_secret(event).await.expect("the index is there");
     };
