@@ -69,7 +69,7 @@ fn a_network_that_drops_everything_for_long_is_noticed_and_left() {
             line.strip_prefix("tributary_cluster_age_seconds{cluster=\"silent\"} ")
         });
         let age: f64 = age.expect("an age").parse().expect("a number");
-        assert!(age > 20.0, "nothing was heard since the silence: {age}");
+        assert!(age > 10.0, "nothing was heard since the silence: {age}");
         // What was sent into the void stays there.
         victim.network.strand();
         victim.network.heal().await;
