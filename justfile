@@ -28,6 +28,10 @@ deps:
 e2e:
     scripts/test apiserver observed
 
+# What the index costs.
+bench:
+    cargo bench --locked --bench index
+
 # Licences, duplicates and sources of dependencies.
 deny:
     scripts/test deny

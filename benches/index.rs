@@ -23,8 +23,8 @@ use tributary::index::{
 };
 use tributary::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint, NodeName, Owner,
-    PodFacts, PodName, ServiceFacts, ServiceName, ServicePort, SessionId, SliceFacts, SliceName,
-    SlicePort, Text, Zone,
+    PodFacts, PodName, ProxyPorts, ServiceFacts, ServiceName, ServicePort, SessionId, SliceFacts,
+    SliceName, SlicePort, Text, Zone,
 };
 
 #[global_allocator]
@@ -211,6 +211,11 @@ fn pod_facts(number: u32, pod: u32) -> PodFacts {
             kind: Text::from("ReplicaSet"),
             name: Text::from(format!("service-{number}-5d9c8b7f6")),
         }),
+        proxy: ProxyPorts {
+            inbound: Some(4143),
+            admin: Some(4191),
+            control: Some(4190),
+        },
         ..PodFacts::default()
     }
 }

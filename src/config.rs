@@ -8,6 +8,7 @@ mod authority;
 mod duration;
 mod http2;
 mod listen;
+mod reference;
 mod usage;
 
 use std::ffi::OsString;
@@ -84,8 +85,6 @@ pub struct Config {
     pub meshed_http2_client_params: Option<Http2ClientParams>,
     /// How long a first answer waits for linked clusters that are not synced; below the 3 s that proxies wait.
     pub startup_grace: Duration,
-    /// How long a stream may not take what is due to it before it is ended; `None`: for ever.
-    pub stream_stall_timeout: Option<Duration>,
     /// Streams that may be open at once; never zero.
     pub max_streams: usize,
     /// Over how long open streams are ended at shutdown.
@@ -151,6 +150,8 @@ pub enum Notice {
     OpaquePort(String),
     /// The value of `--outbound-transport-mode` is not known.
     TransportMode(String),
+    /// A flag of Linkerd's destination controller means nothing here.
+    NoEffect(String),
 }
 
 /// What `tributary endpoints` is to show.
@@ -196,6 +197,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
         .and_then(|matches| Cli::from_arg_matches(&matches))
         .map_err(|error| usage::stop(&error, &args))?;
     match cli.command {
+        Subcommand::Destination { args } => destination(&args),
         Subcommand::Serve(serve) => Config::new(*serve)
             .map(|config| Command::Serve(Box::new(config)))
             .map_err(Stop::Usage),
@@ -204,6 +206,25 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
             .map(|query| Command::Endpoints(Box::new(query)))
             .map_err(Stop::Usage),
         Subcommand::Completions { shell } => Ok(Command::Completions(shell)),
+    }
+}
+
+/// Reads the arguments of Linkerd's destination controller.
+fn destination(args: &[String]) -> Result<Command, Stop> {
+    if reference::asks_for_version(args) {
+        return read(["tributary", "--version"].map(OsString::from));
+    }
+    let (serve, notices) = reference::serve_args(args).map_err(Stop::Usage)?;
+    let args = ["tributary", "serve"].map(OsString::from);
+    let args = args
+        .into_iter()
+        .chain(serve.into_iter().map(OsString::from));
+    match read(args)? {
+        Command::Serve(mut config) => {
+            config.notices.extend(notices);
+            Ok(Command::Serve(config))
+        }
+        other => Ok(other),
     }
 }
 
@@ -276,7 +297,6 @@ impl Config {
             ext_endpoint_zone_weights: args.ext_endpoint_zone_weights,
             meshed_http2_client_params: args.meshed_http2_client_params.0,
             startup_grace: args.startup_grace,
-            stream_stall_timeout: Some(args.stream_stall_timeout).filter(|limit| !limit.is_zero()),
             max_streams: args.max_streams as usize,
             drain_timeout: args.drain_timeout,
             log: args.log.into(),
@@ -386,6 +406,7 @@ impl Notice {
                     item, "item is neither a port nor a range, left out"
                 );
             }
+            Self::NoEffect(flag) => warn!(flag, "has no effect here"),
             Self::TransportMode(mode) => error!(
                 flag = "--outbound-transport-mode",
                 mode, "unknown mode, using transparent; write transparent or transport-header"

@@ -17,3 +17,6 @@ pub use metrics::ClusterCollector;
 pub use published::{Frames, ViewVersion};
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
 pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};
+
+#[cfg(test)]
+mod tests;

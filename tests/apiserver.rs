@@ -15,6 +15,8 @@ mod bed;
 mod client;
 #[path = "apiserver/federated.rs"]
 mod federated;
+#[path = "apiserver/field_cases.rs"]
+mod field_cases;
 #[path = "apiserver/home.rs"]
 mod home;
 #[path = "apiserver/links.rs"]

@@ -102,7 +102,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         place: "config",
-        ours: &["config", "model"],
+        ours: &["config", "model", "proto"],
         never: &["kube", "tonic", "prost"],
     },
     Rule {

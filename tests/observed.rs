@@ -36,7 +36,10 @@ use crate::replay::Stage;
 use crate::support::{peers, run};
 
 /// Cases in which we knowingly answer otherwise, and why. A case in this list that turns equal has to leave it.
-const KNOWN_DIFFERENCES: &[(&str, &str)] = &[];
+const KNOWN_DIFFERENCES: &[(&str, &str)] = &[(
+    "get/endpoint-kinds",
+    "a Pod that has finished is not served, whatever its slice says: its address may be another Pod's by now",
+)];
 
 /// What came of one case.
 enum Verdict {

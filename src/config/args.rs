@@ -45,6 +45,22 @@ Examples:
   tributary serve --manifests ./clusters           no cluster: ./clusters/home/*.yaml, ./clusters/west/*.yaml, …")]
     Serve(Box<ServeArgs>),
 
+    /// Serve, given the arguments of Linkerd's destination controller
+    ///
+    /// What `serve` does, in the controller's own syntax: `-addr=:8086 -enable-ipv6=false`. For swapping the image of a
+    /// control plane and little else. Flags that mean nothing here are accepted and logged. Flags that only Tributary
+    /// has come from the environment; see `tributary serve --help`.
+    #[command(disable_help_flag = true)]
+    Destination {
+        /// Arguments of the controller
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGUMENTS"
+        )]
+        args: Vec<String>,
+    },
+
     /// Serve three made-up clusters whose Pods come and go; needs nothing
     ///
     /// Everything is inside the binary. Prints what happens, and what to try against it. Stop it with Ctrl-C.
@@ -189,10 +205,6 @@ pub(super) struct ServeArgs {
     /// What they have joins later on the same stream. Proxies give up on a first answer after 3s.
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STARTUP_GRACE", default_value = "2s", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) startup_grace: Duration,
-
-    /// End a stream whose client takes nothing for this long while something is due to it; 0 never does
-    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STREAM_STALL_TIMEOUT", default_value = "5m", value_parser = parse_duration, help_heading = "Limits")]
-    pub(super) stream_stall_timeout: Duration,
 
     /// Streams that may be open at once; more are refused with RESOURCE_EXHAUSTED
     #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = "Limits")]

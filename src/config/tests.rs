@@ -64,7 +64,6 @@ fn every_serve_flag_has_a_default() {
     assert_eq!(config.outbound_transport_mode, TransportMode::Transparent);
     assert_eq!(config.meshed_http2_client_params, None);
     assert_eq!(config.startup_grace, Duration::from_secs(2));
-    assert_eq!(config.stream_stall_timeout, Some(Duration::from_mins(5)));
     assert_eq!(config.drain_timeout, Duration::from_secs(10));
     assert_eq!(config.max_streams, 200_000);
     assert_eq!(
@@ -94,10 +93,6 @@ fn empty_values_turn_off_or_mean_the_default() {
     assert_eq!(
         serve(&["--kubeconfig="]).source,
         Source::Kubernetes { kubeconfig: None }
-    );
-    assert_eq!(
-        serve(&["--stream-stall-timeout=0"]).stream_stall_timeout,
-        None
     );
     assert_eq!(
         serve(&["--meshed-http2-client-params="]).meshed_http2_client_params,

@@ -1,8 +1,9 @@
 //! Linkerd's destination API, as stock proxies speak it.
 //!
-//! [`token`] reads what a client says of itself, [`dispatch`] decides whether and how a Service is answered, [`translate`]
-//! turns views into messages, [`stream`] is the life of one stream, and [`service`] puts them on the wire.
+//! `token` reads what a client says of itself, `dispatch` decides whether and how a Service is answered, `translate` turns
+//! views into messages, `stream` is the life of one stream, and `service` puts them on the wire.
 
+mod client;
 mod dispatch;
 mod metrics;
 mod service;

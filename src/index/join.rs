@@ -34,6 +34,9 @@ pub enum Held {
     PodUnknown,
     /// The Pod it names has finished; its address may be somebody else's by now.
     PodFinished,
+    /// The Pod it names is meshed, and not known to have any address yet: what is known of it is older than the slice.
+    /// Served now, it would have no identity for a moment, and clients would talk to it in clear.
+    PodWithoutAddress,
     /// The ExternalWorkload it names is not known.
     ExternalWorkloadUnknown,
 }
@@ -59,6 +62,12 @@ pub(super) fn join(
             Backing::ExternalWorkload(_) => Joined::Held(Held::ExternalWorkloadUnknown),
             Backing::Pod(name) => match pod(name) {
                 Some(workload) if workload.facts.finished => Joined::Held(Held::PodFinished),
+                Some(workload)
+                    if workload.facts.ips.is_empty()
+                        && workload.facts.control_plane_namespace.is_some() =>
+                {
+                    Joined::Held(Held::PodWithoutAddress)
+                }
                 Some(workload) => Joined::Pod(workload),
                 None if pods == PodsReadable::No => Joined::Unreadable,
                 None => Joined::Held(Held::PodUnknown),

@@ -342,21 +342,12 @@ fn retold(naive: &Naive, links_known: bool, chance: &mut Chance) -> Vec<Change> 
         for session in [&known.current, &known.pending].into_iter().flatten() {
             told.extend(retold_session(name, session, chance));
         }
-        told.reverse();
         tellers.push(told);
     }
     if links_known {
         tellers.push(vec![Change::LinksKnown]);
     }
-    let mut changes = Vec::new();
-    while !tellers.is_empty() {
-        let teller = chance.below(tellers.len());
-        match tellers[teller].pop() {
-            Some(change) => changes.push(change),
-            None => drop(tellers.remove(teller)),
-        }
-    }
-    changes
+    chance.interleave(tellers)
 }
 
 fn retold_session(name: &ClusterName, session: &Session, chance: &mut Chance) -> Vec<Change> {
@@ -385,17 +376,10 @@ fn retold_session(name: &ClusterName, session: &Session, chance: &mut Chance) ->
                     .map(|object| says.apply(object)),
             ),
         }
-        part.reverse();
         parts.push(part);
     }
     let mut changes = vec![says.opened()];
-    while !parts.is_empty() {
-        let part = chance.below(parts.len());
-        match parts[part].pop() {
-            Some(change) => changes.push(change),
-            None => drop(parts.remove(part)),
-        }
-    }
+    changes.extend(chance.interleave(parts));
     changes
 }
 
@@ -408,6 +392,20 @@ impl Chance {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+
+    /// One list of several, each of which keeps its order.
+    fn interleave<T>(&mut self, parts: Vec<Vec<T>>) -> Vec<T> {
+        let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+        let mut all = Vec::new();
+        while !parts.is_empty() {
+            let part = self.below(parts.len());
+            match parts[part].next() {
+                Some(item) => all.push(item),
+                None => drop(parts.remove(part)),
+            }
+        }
+        all
     }
 
     fn shuffle<T>(&mut self, items: &mut [T]) {

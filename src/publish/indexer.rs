@@ -25,7 +25,7 @@ pub struct Indexer {
     catalog: Catalog,
     readiness: Readiness,
     metrics: IndexMetrics,
-    revision: u64,
+    pub(super) revision: u64,
 }
 
 /// What the writer counts.
@@ -68,6 +68,14 @@ impl Indexer {
         while changes.blocking_receive(&mut batch, BATCH_MAX) {
             self.apply(&mut batch);
         }
+    }
+
+    /// Takes in changes as one batch.
+    #[cfg(test)]
+    pub(crate) fn say(&mut self, changes: impl IntoIterator<Item = crate::index::Change>) {
+        let at = tokio::time::Instant::now();
+        let received = |change| Received { change, at };
+        self.apply(&mut changes.into_iter().map(received).collect());
     }
 
     fn apply(&mut self, batch: &mut Vec<Received>) {

@@ -7,6 +7,7 @@
 //! - [`rbac`], [`link`], [`services`]: what an operator and Linkerd's multicluster extension would put into clusters;
 //! - [`fault_proxy::FaultProxy`]: a bad network in front of an API server;
 //! - [`connect_proxy::ConnectProxy`]: a proxy that clients have to ask for a way to it;
+//! - [`manifests::Manifests`]: files in place of clusters, for tests that need no API server;
 //! - [`tributary::Tributary`]: the product's own binary;
 //! - [`subscription::Subscription`]: a client made from Linkerd's published protocol, independent of the product's code.
 //!
@@ -25,6 +26,7 @@ pub mod fault_proxy;
 pub mod http;
 pub mod kubeconfig;
 pub mod link;
+pub mod manifests;
 pub mod objects;
 pub mod peers;
 pub mod pki;

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::Code;
-use tonic::transport::Endpoint as Server;
+use tonic::transport::{Channel, Endpoint as Server};
 
 use super::DEADLINE;
 use super::process::Process;
@@ -270,9 +270,26 @@ impl History {
 // === impl Subscription ===
 
 impl Subscription {
-    /// Opens a stream. `server` is asked for its log when something is wrong.
+    /// Opens a stream on a connection of its own. `server` is asked for its log when something is wrong.
+    ///
+    /// # Panics
+    ///
+    /// Never: an address makes a URL.
     pub fn open(
         address: SocketAddr,
+        authority: &str,
+        token: &str,
+        server: Option<Arc<Process>>,
+    ) -> Self {
+        let connection = Server::from_shared(format!("http://{address}"))
+            .expect("an address makes a URL")
+            .connect_lazy();
+        Self::open_on(connection, authority, token, server)
+    }
+
+    /// Opens a stream on a connection that may have others.
+    pub fn open_on(
+        connection: Channel,
         authority: &str,
         token: &str,
         server: Option<Arc<Process>>,
@@ -290,7 +307,7 @@ impl Subscription {
             context_token: token.to_owned(),
         };
         let mut reader = JoinSet::new();
-        reader.spawn(read(address, request, sender));
+        reader.spawn(read(connection, request, sender));
         Self {
             authority: authority.to_owned(),
             history,
@@ -332,6 +349,19 @@ impl Subscription {
     /// Every message.
     pub fn messages(&self) -> Vec<Message> {
         self.messages_since(Mark(0))
+    }
+
+    /// Waits until the first message has come, or the stream is over without one.
+    ///
+    /// # Panics
+    ///
+    /// If neither happens.
+    pub async fn begun(&self) {
+        let mut history = self.history.clone();
+        let waiting =
+            history.wait_for(|history| history.now().answered || history.outcome.is_some());
+        let begun = matches!(tokio::time::timeout(DEADLINE, waiting).await, Ok(Ok(_)));
+        assert!(begun, "the stream does not begin\n{}", self.report());
     }
 
     /// Waits until the state is as wanted.
@@ -465,11 +495,8 @@ impl Endpoint {
     }
 }
 
-async fn read(address: SocketAddr, request: GetDestination, history: watch::Sender<History>) {
-    let server = Server::from_shared(format!("http://{address}"))
-        .expect("an address makes a URL")
-        .connect_lazy();
-    let mut client = DestinationClient::new(server);
+async fn read(connection: Channel, request: GetDestination, history: watch::Sender<History>) {
+    let mut client = DestinationClient::new(connection);
     let outcome = async {
         let mut updates = client.get(request).await?.into_inner();
         while let Some(update) = updates.message().await? {

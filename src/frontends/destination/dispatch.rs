@@ -85,3 +85,6 @@ impl Dispatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,10 +17,11 @@ use tonic::server::{NamedService, ServerStreamingService};
 use tonic::{Request, Response, Status};
 use tracing::{debug, warn};
 
+use super::client::{Client, shortened};
 use super::dispatch::Refusal;
 use super::metrics::Metrics;
 use super::stream::{self, Ending, NotOpened};
-use super::token::ContextToken;
+use super::token::{ContextToken, TokenError};
 use super::translate::{PREFIX_LEN, Translation};
 use crate::model::{Authority, Host, NodeName};
 use crate::proto::destination::GetDestination;
@@ -80,19 +81,34 @@ impl Destination {
     }
 
     async fn get(&self, request: Request<GetDestination>) -> Result<Response<Frames>, Status> {
-        let client = request.remote_addr();
-        let result = self.open(request.into_inner()).await;
+        let peer = request.remote_addr();
+        let get = request.into_inner();
+        let token = read_token(&get.context_token);
+        let client = Client::new(&token.0, peer, &get.path);
+        let result = self.open(&get, token, client.clone()).await;
         let code = result
             .as_ref()
             .map_or_else(Status::code, |_| tonic::Code::Ok);
         self.0.metrics.answered(code);
         if let Err(status) = &result {
-            debug!(?client, ?code, message = status.message(), "get refused");
+            debug!(
+                client = &*client.name,
+                authority = &*client.authority,
+                age_seconds = client.age_seconds(),
+                ?code,
+                reason = status.message(),
+                "get refused"
+            );
         }
         result.map(Response::new)
     }
 
-    async fn open(&self, get: GetDestination) -> Result<Frames, Status> {
+    async fn open(
+        &self,
+        get: &GetDestination,
+        (token, bad_token): (ContextToken, Option<TokenError>),
+        client: Client,
+    ) -> Result<Frames, Status> {
         let Inner {
             catalog,
             settings,
@@ -109,47 +125,46 @@ impl Destination {
                 "{streams_max} streams are open, which is the limit"
             )));
         }
-        let (request, token) = self.parse(&get)?;
-        debug!(
-            path = get.path,
-            context_ns = token.namespace,
-            context_pod = token.pod,
-            "get"
-        );
+        let request = self.parse(get, &token)?;
+        if let Some(error) = bad_token {
+            metrics.bad_token();
+            warn!(
+                client = &*client.name,
+                authority = &*client.authority,
+                %error,
+                "context token ignored"
+            );
+        }
         let opened = stream::open(request, catalog, settings.startup_grace, shutdown)
             .await
             .map_err(|error| status(&error))?;
+        debug!(
+            client = &*client.name,
+            authority = &*client.authority,
+            age_seconds = client.age_seconds(),
+            "stream begins"
+        );
         let ending = Ending::new(shutdown.clone(), settings.drain);
-        let frames = opened.run(Arc::clone(translation), ending, metrics.open());
+        let frames = opened.run(Arc::clone(translation), ending, metrics.open(client));
         Ok(Box::pin(frames.map(Ok)))
     }
 
-    fn parse(&self, get: &GetDestination) -> Result<(stream::Request, ContextToken), Status> {
+    fn parse(&self, get: &GetDestination, token: &ContextToken) -> Result<stream::Request, Status> {
         if get.path.len() > TEXT_LEN_MAX {
             return Err(Status::invalid_argument(format!(
                 "invalid authority: longer than {TEXT_LEN_MAX} bytes"
             )));
         }
-        let authority =
-            Authority::parse(&get.path, &self.0.settings.cluster_domain).map_err(|error| {
-                Status::invalid_argument(format!("invalid authority {:?}: {error}", get.path))
-            })?;
+        let invalid = |reason: &dyn std::fmt::Display| {
+            let path = shortened(&get.path);
+            Status::invalid_argument(format!("invalid authority {path:?}: {reason}"))
+        };
+        let authority = Authority::parse(&get.path, &self.0.settings.cluster_domain)
+            .map_err(|error| invalid(&error))?;
         let Host::Service { service, instance } = authority.host else {
-            return Err(Status::invalid_argument(format!(
-                "invalid authority {:?}: IP addresses cannot be looked up by Get",
-                get.path
-            )));
+            return Err(invalid(&"IP addresses cannot be looked up by Get"));
         };
-        let (token, error) = if get.context_token.len() > TEXT_LEN_MAX {
-            (ContextToken::default(), Some(super::token::TokenError))
-        } else {
-            ContextToken::parse(&get.context_token)
-        };
-        if let Some(error) = error {
-            self.0.metrics.bad_token();
-            warn!(%error, path = get.path, "context token ignored");
-        }
-        let request = stream::Request {
+        Ok(stream::Request {
             service,
             instance,
             port: authority.port,
@@ -158,13 +173,21 @@ impl Destination {
                 .as_deref()
                 .filter(|node| !node.is_empty())
                 .map(NodeName::from),
-        };
-        Ok((request, token))
+        })
     }
 }
 
+/// What a token says; one that is too long says nothing.
+fn read_token(text: &str) -> (ContextToken, Option<TokenError>) {
+    if text.len() > TEXT_LEN_MAX {
+        return (ContextToken::default(), Some(TokenError));
+    }
+    ContextToken::parse(text)
+}
+
 fn status(error: &NotOpened) -> Status {
-    let message = error.to_string();
+    // Names in it are the client's own words, and all of it goes into a header.
+    let message = shortened(&error.to_string());
     match error {
         NotOpened::Refused(Refusal::ExternalName(_)) => Status::invalid_argument(message),
         NotOpened::Refused(Refusal::ServiceNotFound(_) | Refusal::NotLinked { .. }) => {

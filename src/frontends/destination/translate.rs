@@ -288,3 +288,6 @@ fn frame(update: pb::update::Update) -> Bytes {
     bytes.put(update.encode_to_vec().as_slice());
     bytes.freeze()
 }
+
+#[cfg(test)]
+mod tests;

@@ -210,6 +210,7 @@ fn excluded_note(reason: Exclusion, endpoint: &Endpoint) -> String {
         Exclusion::NotReady => "not ready",
         Exclusion::Held(Held::PodUnknown) => "the Pod it names does not exist",
         Exclusion::Held(Held::PodFinished) => "the Pod it names has finished",
+        Exclusion::Held(Held::PodWithoutAddress) => "the Pod it names has no address yet",
         Exclusion::Held(Held::ExternalWorkloadUnknown) => {
             "the ExternalWorkload it names is not known"
         }

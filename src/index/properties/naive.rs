@@ -360,11 +360,14 @@ impl Session {
                     Backing::ExternalWorkload(_) => continue,
                     Backing::Pod(name) => match self.object(&ObjectName::Pod(name.clone())) {
                         Some(Object::Pod(_, pod)) => {
-                            if pod.finished || proxy_is_unreadable(pod, number) {
+                            let unplaced =
+                                pod.ips.is_empty() && pod.control_plane_namespace.is_some();
+                            if pod.finished || unplaced || proxy_is_unreadable(pod, number) {
                                 continue;
                             }
                             let owner = self.owner(name.namespace.as_str(), pod);
-                            row.text += &format!(" {name} {owner:?} {:?}", pod.owner);
+                            let said = format!(" {name} {owner:?} {:?}", pod.owner);
+                            row.text.push_str(&said);
                             row.without_pod = false;
                             row.unvouched = name.namespace != slice.service.namespace
                                 || !pod.ips.contains(&endpoint.address);

@@ -296,6 +296,9 @@ fn every_listed_endpoint_is_explained() {
         .endpoint("10.0.0.7")
         .pod("shop/odd")
         .for_zones(&["a"])
+        .endpoint("10.0.0.8")
+        .pod("shop/starting")
+        .for_zones(&["a"])
         .endpoint("10.0.0.1")
         .for_zones(&["a"])
         .endpoint("fd00::1")
@@ -308,7 +311,8 @@ fn every_listed_endpoint_is_explained() {
     };
     world.say([
         home().apply(pod("shop/done").finished()),
-        home().apply(pod("shop/odd").meshed_by("linkerd")),
+        home().apply(pod("shop/odd").ip("10.0.0.7").meshed_by("linkerd")),
+        home().apply(pod("shop/starting").meshed()),
     ]);
     let key = ViewKey {
         port: 80,
@@ -331,6 +335,7 @@ fn every_listed_endpoint_is_explained() {
             Some(Exclusion::Held(Held::ExternalWorkloadUnknown)),
             Some(Exclusion::Held(Held::PodFinished)),
             Some(Exclusion::ProxyUnreadable),
+            Some(Exclusion::Held(Held::PodWithoutAddress)),
             Some(Exclusion::OtherFamily),
         ]
     );

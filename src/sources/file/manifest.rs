@@ -65,6 +65,16 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Manifest>, ManifestError> {
         .collect())
 }
 
+/// Reads a file of JSON values, many times faster than as YAML.
+pub(crate) fn parse_json(text: &str) -> Result<Vec<Manifest>, ManifestError> {
+    let mut manifests = Vec::new();
+    for document in serde_json::Deserializer::from_str(text).into_iter() {
+        let Document(mut some) = document?;
+        manifests.append(&mut some);
+    }
+    Ok(manifests)
+}
+
 /// One document, or one item of a List: none or one manifest, or those of a List.
 struct Document(Vec<Manifest>);
 
@@ -115,6 +125,19 @@ impl From<serde_saphyr::Error> for ManifestError {
         Self {
             line,
             column,
+            message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
+        }
+    }
+}
+
+impl From<serde_json::Error> for ManifestError {
+    fn from(error: serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        let message = error.to_string();
+        let place = format!(" at line {line} column {column}");
+        Self {
+            line: line as u64,
+            column: column as u64,
             message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
         }
     }
@@ -419,6 +442,19 @@ mod tests {
             "node n0",
         );
         check("apiVersion: v1\nkind: List\nitems: null\n", "");
+    }
+
+    #[test]
+    fn json_files_are_read_as_such() {
+        let text = r#"{"apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "Node", "metadata":
+            {"name": "n0", "labels": {"any": "1"}}}], "kind": "List"} {"apiVersion": "v1", "kind": "Event"}"#;
+        let manifests = parse_json(text).expect("parses");
+        assert_eq!(
+            manifests.iter().map(describe).collect::<String>(),
+            "node n0"
+        );
+        let error = parse_json("{\n\"kind\": }").expect_err("fails");
+        assert_eq!(error.to_string(), "line 2, column 9: expected value");
     }
 
     #[test]

@@ -279,12 +279,12 @@ async fn edits_are_followed() {
     bench.expect("web", "10.1.0.2@home").await;
 
     bench.write(
-        "home/deeper/still/more.json",
+        "home/deeper/still/more.yml",
         &slice_of("web-2", &[("web-3", "10.1.0.3")]),
     );
     bench.expect("web", "10.1.0.2@home 10.1.0.3@home").await;
     bench.write(
-        "home/deeper/still/more.json",
+        "home/deeper/still/more.yml",
         &slice_of("web-2", &[("web-3", "10.1.0.4")]),
     );
     bench.expect("web", "10.1.0.2@home 10.1.0.4@home").await;

@@ -278,8 +278,8 @@ mod tests {
 
     fn complaints(links: &Links) -> String {
         let all = links.complaints(&"home".into()).into_iter();
-        let told: Vec<_> = all.map(|(name, why)| format!("{name}: {why}")).collect();
-        told.join("; ")
+        let named: Vec<_> = all.map(|(name, why)| format!("{name}: {why}")).collect();
+        named.join("; ")
     }
 
     #[test]

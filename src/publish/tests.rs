@@ -1,0 +1,258 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
+
+use super::indexer::IndexMetrics;
+use super::{Catalog, Indexer, StatusBoard, Subscription, ViewVersion};
+use crate::index::{Change, ClientLocality, Delta, SelectPolicy, View};
+use crate::readiness::Readiness;
+use crate::testing::{
+    ServiceBuilder, cluster, describe, describe_endpoint, home, node_in, pod, service, slice,
+};
+
+/// The writer and what it publishes to.
+struct Bridge {
+    indexer: Indexer,
+    catalog: Catalog,
+    readiness: Readiness,
+}
+
+impl Bridge {
+    fn new() -> Self {
+        let readiness = Readiness::default();
+        let (indexer, catalog) = Indexer::new(
+            crate::testing::HOME.into(),
+            SelectPolicy::default(),
+            StatusBoard::default(),
+            readiness.clone(),
+            IndexMetrics::register(&mut Registry::default()),
+        );
+        Self {
+            indexer,
+            catalog,
+            readiness,
+        }
+    }
+
+    /// A home cluster with one Service of one endpoint, and another Service.
+    fn with_web() -> Self {
+        let mut bridge = Self::new();
+        bridge.say(home().begins_with([
+            web().object(),
+            service("shop/api").object(),
+            slice("web").endpoint("10.0.0.1").zone("a").object(),
+            node_in("a", "n0"),
+        ]));
+        bridge
+    }
+
+    /// One batch.
+    fn say(&mut self, changes: impl IntoIterator<Item = Change>) {
+        self.indexer.say(changes);
+    }
+
+    fn subscribe(&self, service: &ServiceBuilder) -> Option<Subscription> {
+        self.catalog.subscribe(&service.name())
+    }
+
+    fn kept(&self) -> (usize, usize) {
+        (self.catalog.service_count(), self.catalog.view_count())
+    }
+}
+
+fn web() -> ServiceBuilder {
+    service("shop/web").port(80, "http")
+}
+
+fn view(subscription: &Subscription, port: u16) -> Arc<ViewVersion> {
+    subscription.view(port, None, &ClientLocality::default())
+}
+
+/// Messages as text, so that it shows which difference was made.
+fn encode(delta: &Delta, _: &View, _: Option<&View>) -> Vec<Bytes> {
+    let added = delta
+        .add
+        .iter()
+        .map(|endpoint| format!("+{}", describe_endpoint(endpoint)));
+    let removed = delta.remove.iter().map(|socket| format!("-{socket}"));
+    added.chain(removed).map(Bytes::from).collect()
+}
+
+fn check(version: &ViewVersion, sent: Option<&ViewVersion>, expected: &[&str]) {
+    assert_eq!(&*version.frames_since(sent, encode), expected);
+}
+
+#[test]
+fn streams_that_are_told_the_same_share_views_and_bytes() {
+    let mut bridge = Bridge::with_web();
+    let one = bridge.subscribe(&web()).unwrap();
+    let two = bridge.subscribe(&web()).unwrap();
+    let (first, again) = (view(&one, 80), view(&two, 80));
+    assert!(Arc::ptr_eq(&first, &again));
+    let frames = first.frames_since(None, encode);
+    assert!(Arc::ptr_eq(
+        &frames,
+        &again.frames_since(None, |_, _, _| panic!("encoded twice"))
+    ));
+    assert!(!Arc::ptr_eq(&first, &view(&one, 81)));
+
+    bridge.say([home().apply(slice("web").endpoint("10.0.0.2"))]);
+    let next = view(&one, 80);
+    assert!(Arc::ptr_eq(&next, &view(&two, 80)));
+    check(&next, Some(&first), &["+10.0.0.2:8080", "-10.0.0.1:8080"]);
+    let shared = next.frames_since(Some(&again), |_, _, _| panic!("encoded twice"));
+    assert_eq!(shared.len(), 2);
+}
+
+#[test]
+fn what_a_client_does_not_see_makes_no_new_version() {
+    let mut bridge = Bridge::with_web();
+    let mut reader = bridge.subscribe(&web()).unwrap();
+    let first = view(&reader, 80);
+    for change in [
+        home().apply(
+            slice("web")
+                .endpoint("10.0.0.1")
+                .zone("a")
+                .node("n7")
+                .hostname("web-0"),
+        ),
+        home().apply(slice("web-b").port(9090, "admin").endpoint("10.0.0.9")),
+        home().apply(web().port(90, "admin")),
+        home().apply(slice("api").of("shop/api").endpoint("10.0.0.7")),
+        home().apply(pod("shop/other")),
+    ] {
+        let text = format!("{change:?}");
+        bridge.say([change]);
+        assert!(Arc::ptr_eq(&first, &view(&reader, 80)), "{text}");
+    }
+    let woken = |reader: &mut Subscription| {
+        let mut changed = std::pin::pin!(reader.changed());
+        futures::FutureExt::now_or_never(&mut changed).is_some()
+    };
+    assert!(woken(&mut reader));
+    assert!(!woken(&mut reader));
+    bridge.say([home().apply(slice("api").of("shop/api").endpoint("10.0.0.8"))]);
+    assert!(!woken(&mut reader));
+}
+
+#[test]
+fn becoming_multicluster_is_news() {
+    let mut bridge = Bridge::with_web();
+    let reader = bridge.subscribe(&web()).unwrap();
+    let before = view(&reader, 80);
+    bridge.say([home().apply(web().federated("web", ""))]);
+    check(&view(&reader, 80), Some(&before), &["+10.0.0.1:8080 in a"]);
+}
+
+#[test]
+fn a_lagging_stream_gets_one_merged_difference() {
+    let mut bridge = Bridge::with_web();
+    let reader = bridge.subscribe(&web()).unwrap();
+    let sent = view(&reader, 80);
+    for last in 2..50 {
+        bridge.say([home().apply(slice("web").endpoint(&format!("10.0.0.{last}")))]);
+        if last % 3 == 0 {
+            view(&reader, 80);
+        }
+    }
+    check(
+        &view(&reader, 80),
+        Some(&sent),
+        &["+10.0.0.49:8080", "-10.0.0.1:8080"],
+    );
+    bridge.say([home().apply(slice("web").endpoint("10.0.0.1").zone("a"))]);
+    check(&view(&reader, 80), Some(&sent), &[]);
+}
+
+#[test]
+fn a_service_that_is_gone_comes_back_to_its_readers() {
+    let mut bridge = Bridge::with_web();
+    let reader = bridge.subscribe(&web()).unwrap();
+    let sent = view(&reader, 80);
+    bridge.say([home().delete(web())]);
+    let gone = view(&reader, 80);
+    assert!(!gone.view().exists);
+    check(&gone, Some(&sent), &["-10.0.0.1:8080"]);
+    assert!(bridge.subscribe(&web()).is_none());
+    bridge.say([home().apply(web())]);
+    assert_eq!(describe(view(&reader, 80).view()), "10.0.0.1:8080 in a");
+    let other = bridge.subscribe(&web()).unwrap();
+    assert!(Arc::ptr_eq(&view(&reader, 80), &view(&other, 80)));
+}
+
+#[test]
+fn nothing_remains_when_readers_have_left() {
+    let mut bridge = Bridge::with_web();
+    assert_eq!(bridge.kept(), (2, 0));
+    let (one, two) = (
+        bridge.subscribe(&web()).unwrap(),
+        bridge.subscribe(&web()).unwrap(),
+    );
+    drop([view(&one, 80), view(&two, 81)]);
+    drop(one);
+    assert_eq!(bridge.kept(), (2, 2));
+    drop(two);
+    assert_eq!(bridge.kept(), (2, 0));
+
+    let reader = bridge.subscribe(&web()).unwrap();
+    bridge.say([home().delete(web())]);
+    view(&reader, 80);
+    assert_eq!(bridge.kept(), (2, 1));
+    bridge.say([home().delete(service("shop/api"))]);
+    assert_eq!(bridge.kept(), (1, 1));
+    drop(reader);
+    assert_eq!(bridge.kept(), (0, 0));
+}
+
+#[test]
+fn asking_for_many_ports_keeps_few_views() {
+    let bridge = Bridge::with_web();
+    let reader = bridge.subscribe(&web()).unwrap();
+    let held = view(&reader, 80);
+    for port in 1000..3000 {
+        view(&reader, port);
+    }
+    assert!(
+        bridge.catalog.view_count() <= 32,
+        "{}",
+        bridge.catalog.view_count()
+    );
+    assert!(Arc::ptr_eq(&held, &view(&reader, 80)));
+}
+
+#[test]
+fn a_batch_publishes_a_service_once_and_others_not_at_all() {
+    let mut bridge = Bridge::with_web();
+    let revision = bridge.indexer.revision;
+    bridge.say((2..100).map(|last| home().apply(slice("web").endpoint(&format!("10.0.0.{last}")))));
+    assert_eq!(bridge.indexer.revision, revision + 1);
+    bridge.say([home().apply(pod("shop/a")), home().apply(pod("shop/b"))]);
+    bridge.say([home().apply(slice("web").endpoint("10.0.0.99"))]);
+    assert_eq!(bridge.indexer.revision, revision + 1);
+}
+
+#[test]
+fn readiness_waits_for_the_home_cluster_only() {
+    let mut bridge = Bridge::new();
+    assert_eq!(bridge.readiness.pending(), ["cluster home"]);
+    bridge.say([cluster("east").linked(), home().opened()]);
+    assert_eq!(bridge.readiness.pending(), ["cluster home"]);
+    bridge.say(home().synced([]));
+    assert!(bridge.readiness.is_ready());
+    bridge.say([home().session(2).opened()]);
+    assert!(bridge.readiness.is_ready());
+}
+
+#[test]
+fn sizes_are_published_without_waking_anybody() {
+    let mut bridge = Bridge::with_web();
+    let mut clusters = bridge.catalog.watch_clusters();
+    clusters.mark_unchanged();
+    bridge.say([home().apply(slice("web").endpoint("10.0.0.1").endpoint("10.0.0.2"))]);
+    assert_eq!(bridge.catalog.clusters()[0].endpoints, 2);
+    assert!(!clusters.has_changed().unwrap());
+    bridge.say([cluster("east").linked()]);
+    assert!(clusters.has_changed().unwrap());
+}
