@@ -410,14 +410,11 @@ impl ViewEndpoint {
         }
     }
 
-    /// Whether the workload vouches for the address: it is of the slice's own namespace and has this IP.
+    /// Whether the workload vouches for the address: it has this IP.
     pub fn is_vouched_for(&self) -> bool {
         let ip = self.socket.ip();
         match self.joined() {
-            Joined::Pod(workload) => {
-                workload.pod.namespace == self.slice().service.namespace
-                    && workload.facts.has_ip(ip)
-            }
+            Joined::Pod(workload) => workload.facts.has_ip(ip),
             Joined::ExternalWorkload(workload) => workload.facts.has_ip(ip),
             Joined::Address | Joined::Unreadable | Joined::Held(_) => false,
         }

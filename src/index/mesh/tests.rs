@@ -116,11 +116,12 @@ fn identity_needs_the_own_control_plane_and_a_pod_that_has_the_address() {
     );
     check(web().meshed_by("other"), 80, "meshed h2");
     check(pod("shop/web-0").ip("10.0.0.9").meshed(), 80, "meshed h2");
+    // Not served until it is known to have an address.
     check(pod("shop/web-0").meshed(), 80, "-");
 }
 
 #[test]
-fn identity_needs_a_trust_domain_and_the_slices_own_namespace() {
+fn identity_needs_a_trust_domain_and_is_that_of_the_pods_own_namespace() {
     let mut world = World::default();
     world.policy.mesh = policy();
     world.say(home().trusting("").begins_with([
@@ -139,7 +140,10 @@ fn identity_needs_a_trust_domain_and_the_slices_own_namespace() {
             pod("other/web-0").ip("10.0.0.1").meshed().object(),
         ]),
     );
-    assert_eq!(say(&world, 80), "meshed h2");
+    assert_eq!(
+        say(&world, 80),
+        "meshed h2 default.other.serviceaccount.identity.linkerd.home.example"
+    );
 }
 
 #[test]

@@ -262,8 +262,8 @@ impl Contents {
         uncovered: &mut BTreeMap<Arc<Path>, Vec<ObjectName>>,
     ) {
         self.remark(path, &mut file.warned, &parsed.warnings);
-        let before: HashSet<_> = file.names.drain(..).collect();
-        let mut dropped = before.clone();
+        let mut dropped: HashSet<_> = file.names.drain(..).collect();
+        let mut shared = Vec::new();
         for (name, object) in parsed.objects {
             dropped.remove(&name);
             let definers = self.definers.entry(name.clone()).or_default();
@@ -271,19 +271,23 @@ impl Contents {
                 definers.insert(place, Arc::clone(path));
                 if let [.., other, last] = &definers[..] {
                     let other = if last == path { other } else { last };
-                    warn!(
-                        cluster = %self.cluster,
-                        object = %shown_name(&name),
-                        file = %self.folder.join(path).display(),
-                        other = %self.folder.join(other).display(),
-                        "object defined in two manifest files, the last by path counts"
-                    );
+                    shared.push((name.clone(), Arc::clone(other)));
                 }
             }
             if definers.last() == Some(path) {
                 edits.apply(name.clone(), object);
             }
             file.names.push(name);
+        }
+        if let Some((object, other)) = shared.first() {
+            warn!(
+                cluster = %self.cluster,
+                object = %shown_name(object),
+                file = %self.shown(path),
+                other = %self.shown(other),
+                more = shared.len() - 1,
+                "object defined in two manifest files, the last by path counts"
+            );
         }
         file.secrets = parsed.secrets;
         self.withdraw(path, dropped, edits, uncovered);

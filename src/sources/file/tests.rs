@@ -114,9 +114,8 @@ impl Bench {
                 assert!(subscription.changed().await, "the index stopped");
             }
         });
-        if reached.await.is_err() {
-            panic!("{service} is {seen:?}, not {expected:?}");
-        }
+        let reached = reached.await.is_ok();
+        assert!(reached, "{service} is {seen:?}, not {expected:?}");
     }
 
     async fn home_synced(&self) {
