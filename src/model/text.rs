@@ -3,11 +3,12 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 
-/// An immutable, reference-counted string. Cloning shares the bytes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Text(Arc<str>);
+use arcstr::ArcStr;
+
+/// An immutable, reference-counted string, one word wide. Cloning shares the bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Text(ArcStr);
 
 // === impl Text ===
 
@@ -19,18 +20,12 @@ impl Text {
 
     /// Whether both share the same bytes in memory; says nothing when false.
     pub fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        ArcStr::ptr_eq(&self.0, &other.0)
     }
 
     /// Whether nobody but this value holds the bytes.
     pub(crate) fn unshared(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-    }
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self(Arc::from(""))
+        ArcStr::strong_count(&self.0) == Some(1)
     }
 }
 
@@ -56,13 +51,13 @@ impl AsRef<str> for Text {
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        Self(Arc::from(text))
+        Self(ArcStr::from(text))
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Self(Arc::from(text))
+        Self(ArcStr::from(text))
     }
 }
 
