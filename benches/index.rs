@@ -23,8 +23,8 @@ use tributary::index::{
 };
 use tributary::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint, NodeName, Owner,
-    PodFacts, PodName, ProxyPorts, ServiceFacts, ServiceName, ServicePort, SessionId, SliceFacts,
-    SliceName, SlicePort, Text, Zone,
+    PodFacts, PodName, PodTemplate, ProxyPorts, ServiceFacts, ServiceName, ServicePort, SessionId,
+    SliceFacts, SliceName, SlicePort, Text, Zone,
 };
 
 #[global_allocator]
@@ -202,20 +202,27 @@ fn slice_facts(number: u32, per_service: u32, pods: bool) -> SliceFacts {
 
 fn pod_facts(number: u32, pod: u32) -> PodFacts {
     PodFacts {
-        ips: [address(number, pod)].into(),
+        ips: address(number, pod).into(),
         node: Some(NodeName::from(format!("node-{}", (number + pod) % 500))),
+        finished: false,
+        template: Arc::new(pod_template(number)),
+    }
+}
+
+fn pod_template(number: u32) -> PodTemplate {
+    PodTemplate {
         service_account: Text::from("default"),
         control_plane_namespace: Some(Text::from("linkerd")),
         template_hash: Some(Text::from("5d9c8b7f6")),
-        owner: Some(Owner {
+        owner: Some(Arc::new(Owner {
             kind: Text::from("ReplicaSet"),
             name: Text::from(format!("service-{number}-5d9c8b7f6")),
-        }),
+        })),
         proxy: ProxyPorts {
             inbound: Some(4143),
             admin: Some(4191),
             control: Some(4190),
         },
-        ..PodFacts::default()
+        ..PodTemplate::default()
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing here does I/O, knows a clock or names a wire type. A *fact* is what one Kubernetes object says, trimmed
 //! to the fields discovery uses; sources make facts, the [index](crate::index) joins them.
 
+mod addresses;
 mod authority;
 mod cluster;
 mod endpoint;
@@ -15,6 +16,7 @@ mod service;
 mod text;
 mod workload;
 
+pub use addresses::Addresses;
 pub use authority::{Authority, AuthorityError, Host};
 pub use cluster::{ClusterFacts, ClusterName, ClusterRole, SessionId};
 pub use endpoint::{Backing, Conditions, Endpoint, MirrorFacts, SliceFacts, SliceName, SlicePort};
@@ -28,4 +30,6 @@ pub use service::{
     ServicePort, TrafficPolicy,
 };
 pub use text::Text;
-pub use workload::{Owner, OwnerKind, OwnerName, PodFacts, PodName, ProxyPorts, Workload};
+pub use workload::{
+    Owner, OwnerKind, OwnerName, PodFacts, PodName, PodTemplate, ProxyPorts, Workload,
+};

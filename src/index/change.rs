@@ -10,10 +10,6 @@ use crate::model::{
 
 /// One thing that a source has learnt.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every change is about an object"
-)]
 pub enum Change {
     /// A cluster is linked, whether or not it can be reached.
     Linked {

@@ -1,11 +1,12 @@
-//! One copy of every text, and of every set of traits, that many objects repeat.
+//! One copy of every text and of everything larger that many objects repeat.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::model::{
-    Backing, NamedPort, NodeName, PodName, ServiceName, SliceFacts, Text, Traits, Zone,
+    Backing, NamedPort, NodeName, Owner, OwnerName, PodFacts, PodName, PodTemplate, ServiceName,
+    SliceFacts, Text, Traits, Zone,
 };
 
 /// Sweep a table when it has grown by this factor since the last sweep.
@@ -18,6 +19,8 @@ const SIZE_BEFORE_SWEEP: usize = if cfg!(test) { 4 } else { 1024 };
 pub(super) struct Interner {
     texts: Table<Text>,
     traits: Table<Arc<Traits>>,
+    templates: Table<Arc<PodTemplate>>,
+    hints: Table<Arc<Vec<Zone>>>,
 }
 
 #[derive(Debug)]
@@ -65,7 +68,7 @@ impl Shared for Text {
     }
 }
 
-impl Shared for Arc<Traits> {
+impl<T: Eq + Hash> Shared for Arc<T> {
     fn unshared(&self) -> bool {
         Self::strong_count(self) == 1
     }
@@ -109,6 +112,51 @@ impl Interner {
         shared
     }
 
+    /// Shares every text of a Pod, and all that its replicas say too.
+    pub(super) fn pod_facts(&mut self, facts: &mut PodFacts) {
+        if let Some(node) = &mut facts.node {
+            *node = NodeName::from(self.text(node.text()));
+        }
+        facts.template = self.template(&facts.template);
+    }
+
+    fn template(&mut self, template: &Arc<PodTemplate>) -> Arc<PodTemplate> {
+        if let Some(known) = self.templates.get(template) {
+            return known;
+        }
+        let mut text = |text: &Text| self.text(text);
+        let shared = Arc::new(PodTemplate {
+            service_account: text(&template.service_account),
+            control_plane_namespace: template.control_plane_namespace.as_ref().map(&mut text),
+            template_hash: template.template_hash.as_ref().map(&mut text),
+            owner: template
+                .owner
+                .as_deref()
+                .map(|owner| Arc::new(self.owner(owner))),
+            traits: self.traits(&template.traits),
+            ..PodTemplate::clone(template)
+        });
+        self.templates.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// An owner of shared texts.
+    pub(super) fn owner(&mut self, owner: &Owner) -> Owner {
+        Owner {
+            kind: self.text(&owner.kind),
+            name: self.text(&owner.name),
+        }
+    }
+
+    /// The shared copy of the name of a ReplicaSet or Job.
+    pub(super) fn owner_name(&mut self, name: &OwnerName) -> OwnerName {
+        OwnerName {
+            kind: name.kind,
+            namespace: self.text(name.namespace.text()).into(),
+            name: self.text(&name.name),
+        }
+    }
+
     /// The shared copy of a Service's name.
     pub(super) fn service(&mut self, name: &ServiceName) -> ServiceName {
         ServiceName::new(self.text(name.namespace.text()), self.text(&name.name))
@@ -117,6 +165,16 @@ impl Interner {
     /// The shared copy of a Pod's name.
     pub(super) fn pod(&mut self, name: &PodName) -> PodName {
         PodName::new(self.text(name.namespace.text()), self.text(&name.name))
+    }
+
+    fn hints(&mut self, zones: &Arc<Vec<Zone>>) -> Arc<Vec<Zone>> {
+        if let Some(known) = self.hints.get(zones) {
+            return known;
+        }
+        let zones = zones.iter().map(|zone| self.text(zone.text()).into());
+        let shared = Arc::new(zones.collect());
+        self.hints.insert(Arc::clone(&shared));
+        shared
     }
 
     /// Shares every text of a slice.
@@ -134,6 +192,9 @@ impl Interner {
             }
             if let Some(hostname) = &mut endpoint.hostname {
                 *hostname = self.text(hostname);
+            }
+            if let Some(hints) = &mut endpoint.zone_hints {
+                *hints = self.hints(hints);
             }
             match &mut endpoint.backing {
                 Backing::Address => {}

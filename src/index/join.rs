@@ -70,7 +70,7 @@ pub(super) fn join(
                 Some(workload) if workload.facts.finished => Joined::Held(Held::PodFinished),
                 Some(workload)
                     if workload.facts.ips.is_empty()
-                        && workload.facts.control_plane_namespace.is_some() =>
+                        && workload.facts.template.control_plane_namespace.is_some() =>
                 {
                     Joined::Held(Held::PodWithoutAddress)
                 }

@@ -126,7 +126,7 @@ impl MeshPolicy {
             identity: (reach.proxy == Proxy::Identified).then(|| {
                 let name = format!(
                     "{}.{}.serviceaccount.identity.{}.{}",
-                    workload.facts.service_account,
+                    workload.facts.template.service_account,
                     workload.pod.namespace,
                     self.controller_namespace,
                     endpoint.cluster.trust_domain,
@@ -145,7 +145,7 @@ impl MeshPolicy {
         endpoint: &ViewEndpoint,
         workload: &Workload,
     ) -> Result<Reach, ProxyUnreadable> {
-        let (port, pod) = (endpoint.socket.port(), &workload.facts);
+        let (port, pod) = (endpoint.socket.port(), &workload.facts.template);
         if pod.control_plane_namespace.is_none() || pod.skip_inbound_ports.contains(port) {
             return Ok(Reach::default());
         }

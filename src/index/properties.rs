@@ -240,7 +240,7 @@ fn row(endpoint: &ViewEndpoint) -> String {
                 " {} {:?} {:?} {}",
                 workload.pod,
                 workload.owner,
-                workload.facts.owner,
+                workload.facts.template.owner,
                 workload.server_opaque.contains(endpoint.socket.port()),
             )
         }
@@ -283,11 +283,11 @@ fn flat(rows: Vec<Row>) -> Vec<String> {
 /// Everything that a client may be told of an endpoint.
 fn told(view: &View, endpoint: &ViewEndpoint) -> (String, Result<Mesh, ProxyUnreadable>) {
     let pod = endpoint.pod().map(|workload| {
-        let facts = &workload.facts;
+        let template = &workload.facts.template;
         let labels = (
-            &facts.service_account,
-            &facts.control_plane_namespace,
-            &facts.template_hash,
+            &template.service_account,
+            &template.control_plane_namespace,
+            &template.template_hash,
         );
         format!("{} {:?} {labels:?}", workload.pod, workload.owner)
     });

@@ -479,7 +479,7 @@ fn same_cluster(one: &Arc<ClusterFacts>, two: &Arc<ClusterFacts>) -> bool {
 fn same_joined(one: &Joined, two: &Joined) -> bool {
     match (one, two) {
         (Joined::Pod(one), Joined::Pod(two)) => {
-            let (a, b) = (&one.facts, &two.facts);
+            let (a, b) = (&one.facts.template, &two.facts.template);
             Arc::ptr_eq(one, two)
                 || (one.pod == two.pod
                     && one.owner == two.owner

@@ -1,18 +1,19 @@
 //! What one session with one cluster has said.
 
+mod mentions;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use super::change::{Kind, Object, ObjectChange, ObjectName};
 use super::intern::Interner;
 use super::join::{Chunk, PodsReadable, join};
 use crate::model::{
-    Backing, ClusterRole, Membership, Namespace, NodeFacts, NodeName, PodName, ServiceFacts,
-    ServiceName, SliceFacts, SliceName, Text, Zone,
+    ClusterRole, Membership, NodeFacts, NodeName, ServiceFacts, ServiceName, SliceFacts, SliceName,
+    Text, Zone,
 };
+use mentions::{Mention, Mentions, mentions};
 use workloads::{WorkloadName, Workloads};
 
 /// The objects of one cluster, joined with one another once every kind has been read.
@@ -24,9 +25,7 @@ pub(super) struct Shard {
     /// Joined slices by the Service they belong to; empty until the shard is synced.
     chunks_by_service: HashMap<ServiceName, BTreeMap<Text, Arc<Chunk>>>,
     workloads: Workloads,
-    /// Slices by the hash of a workload they mention: a few bytes per endpoint, and a wrong hit only costs a look.
-    slices_by_mention: HashMap<u64, Vec<SliceName>>,
-    hasher: std::hash::RandomState,
+    mentions: Mentions,
     nodes: HashMap<NodeName, NodeFacts>,
     endpoint_count: usize,
 }
@@ -62,13 +61,6 @@ enum Stale {
     EverySlice,
 }
 
-/// A workload that a slice says is behind an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Mention<'a> {
-    Pod(&'a PodName),
-    External(&'a Namespace, &'a Text),
-}
-
 // === impl Shard ===
 
 impl Shard {
@@ -82,8 +74,7 @@ impl Shard {
             slices: HashMap::new(),
             chunks_by_service: HashMap::new(),
             workloads: Workloads::default(),
-            slices_by_mention: HashMap::new(),
-            hasher: std::hash::RandomState::new(),
+            mentions: Mentions::default(),
             nodes: HashMap::new(),
             endpoint_count: 0,
         }
@@ -227,9 +218,9 @@ impl Shard {
                 self.set_slice(name, Some(facts), outcome);
             }
             Object::Pod(name, mut facts) => {
-                facts.traits = interner.traits(&facts.traits);
+                interner.pod_facts(&mut facts);
                 let name = interner.pod(&name);
-                let differ = self.workloads.set_pod(name, Some(Arc::new(facts)));
+                let differ = self.workloads.set_pod(name, Some(facts));
                 self.mark_slices_of(&differ, outcome);
             }
             Object::ExternalWorkload(name, mut facts) => {
@@ -248,6 +239,8 @@ impl Shard {
                 }
             }
             Object::Owner(name, owner) => {
+                let owner = owner.map(|owner| interner.owner(&owner));
+                let name = interner.owner_name(&name);
                 let differ = self.workloads.set_owner(&name, owner);
                 self.mark_slices_of(&differ, outcome);
             }
@@ -307,17 +300,9 @@ impl Shard {
         if old.as_deref() == facts.as_ref() {
             return;
         }
+        self.mentions.set(&name, old.as_deref(), facts.as_ref());
         if let Some(old) = old {
             self.endpoint_count -= old.endpoints.len();
-            for mention in mentions(&old) {
-                let hash = self.hasher.hash_one(mention);
-                if let Some(slices) = self.slices_by_mention.get_mut(&hash) {
-                    slices.retain(|slice| *slice != name);
-                    if slices.is_empty() {
-                        self.slices_by_mention.remove(&hash);
-                    }
-                }
-            }
             if facts.as_ref().is_none_or(|new| new.service != old.service) {
                 self.drop_chunk(&name, &old.service);
             }
@@ -328,15 +313,6 @@ impl Shard {
             return;
         };
         self.endpoint_count += facts.endpoints.len();
-        for mention in mentions(&facts) {
-            let slices = self
-                .slices_by_mention
-                .entry(self.hasher.hash_one(mention))
-                .or_default();
-            if !slices.contains(&name) {
-                slices.push(name.clone());
-            }
-        }
         self.slices.insert(name.clone(), Arc::new(facts));
         outcome.stale.add(name);
     }
@@ -345,8 +321,7 @@ impl Shard {
     fn mark_slices_of(&self, workloads: &[WorkloadName], outcome: &mut Outcome) {
         for workload in workloads {
             let workload = Mention::from(workload);
-            let slices = self.slices_by_mention.get(&self.hasher.hash_one(workload));
-            for slice in slices.into_iter().flatten() {
+            for slice in self.mentions.slices_of(workload) {
                 if outcome.stale.contains(slice) {
                     continue;
                 }
@@ -421,30 +396,6 @@ impl Stale {
             Self::EverySlice => {}
         }
     }
-}
-
-// === impl Mention ===
-
-impl<'a> From<&'a WorkloadName> for Mention<'a> {
-    fn from(name: &'a WorkloadName) -> Self {
-        match name {
-            WorkloadName::Pod(name) => Self::Pod(name),
-            WorkloadName::External(name) => Self::External(&name.namespace, &name.name),
-        }
-    }
-}
-
-/// The workloads that a slice mentions, in order, with repetitions.
-fn mentions(facts: &SliceFacts) -> impl Iterator<Item = Mention<'_>> {
-    let namespace = &facts.service.namespace;
-    facts
-        .endpoints
-        .iter()
-        .filter_map(move |endpoint| match &endpoint.backing {
-            Backing::Pod(pod) => Some(Mention::Pod(pod)),
-            Backing::ExternalWorkload(name) => Some(Mention::External(namespace, name)),
-            Backing::Address => None,
-        })
 }
 
 #[cfg(test)]

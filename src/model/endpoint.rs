@@ -64,7 +64,7 @@ pub struct Endpoint {
     /// The instance name it has inside its Service.
     pub hostname: Option<Text>,
     /// Zones that should use it (`hints.forZones`); `None` if the slice has no such hint.
-    pub zone_hints: Option<Arc<[Zone]>>,
+    pub zone_hints: Option<Arc<Vec<Zone>>>,
 }
 
 /// What `targetRef` of an endpoint names.

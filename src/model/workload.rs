@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Namespace, NodeName, PortSet, Text, Traits};
+use super::{Addresses, Namespace, NodeName, PortSet, Text, Traits};
 
 /// A Pod within its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,11 +48,18 @@ pub struct Owner {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// `status.podIPs`, else `status.podIP`.
-    pub ips: Box<[IpAddr]>,
+    pub ips: Addresses,
     /// Phase is `Succeeded` or `Failed`: its address may already be somebody else's.
     pub finished: bool,
     /// `spec.nodeName`.
     pub node: Option<NodeName>,
+    /// What it has in common with its replicas.
+    pub template: Arc<PodTemplate>,
+}
+
+/// What a Pod is made from and seldom has for itself. Replicas have equal templates, which the index keeps once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodTemplate {
     /// `spec.serviceAccountName`; `default` if absent.
     pub service_account: Text,
     /// Label `linkerd.io/control-plane-ns`; `None` if absent or empty, which means that the Pod is not meshed.
@@ -60,7 +67,7 @@ pub struct PodFacts {
     /// Label `pod-template-hash`; `None` if absent or empty.
     pub template_hash: Option<Text>,
     /// Its owner, if it has exactly one.
-    pub owner: Option<Owner>,
+    pub owner: Option<Arc<Owner>>,
     /// Annotation `config.linkerd.io/opaque-ports`, names resolved; `None` if absent.
     pub opaque_ports: Option<PortSet>,
     /// Annotation `config.linkerd.io/skip-inbound-ports`.
@@ -72,7 +79,7 @@ pub struct PodFacts {
 }
 
 /// Ports read from the environment of a Pod's `linkerd-proxy` container; `None` where they cannot be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProxyPorts {
     /// `LINKERD2_PROXY_INBOUND_LISTEN_ADDR`.
     pub inbound: Option<u16>,
@@ -88,9 +95,9 @@ pub struct Workload {
     /// The Pod.
     pub pod: PodName,
     /// What it says.
-    pub facts: Arc<PodFacts>,
+    pub facts: PodFacts,
     /// The owner to name it by: the Deployment behind a ReplicaSet, and so on. `None` if it has none.
-    pub owner: Option<Owner>,
+    pub owner: Option<Arc<Owner>>,
     /// Ports that some Server says are opaque.
     pub server_opaque: PortSet,
 }

@@ -1,12 +1,14 @@
 //! Kubernetes objects, reduced to the facts that matter.
 
+use std::sync::Arc;
+
 use super::external::{with_label, with_port};
 use super::{ip, split};
 use crate::index::{Change, Object};
 use crate::model::{
     Backing, Conditions, Endpoint, Federation, Membership, MirrorFacts, NodeFacts, Owner,
-    OwnerKind, OwnerName, PodFacts, PodName, PortSet, ProxyPorts, RemoteService, ServiceFacts,
-    ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, TrafficPolicy, Zone,
+    OwnerKind, OwnerName, PodFacts, PodName, PodTemplate, PortSet, ProxyPorts, RemoteService,
+    ServiceFacts, ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, TrafficPolicy, Zone,
 };
 
 /// A Service to be.
@@ -33,6 +35,7 @@ pub struct SliceBuilder {
 pub struct PodBuilder {
     name: PodName,
     facts: PodFacts,
+    template: PodTemplate,
 }
 
 /// A Service without ports whose endpoints are in its own slices.
@@ -62,9 +65,10 @@ pub fn pod(name: &str) -> PodBuilder {
     let (namespace, name) = split(name);
     PodBuilder {
         name: PodName::new(namespace, name),
-        facts: PodFacts {
+        facts: PodFacts::default(),
+        template: PodTemplate {
             service_account: "default".into(),
-            ..PodFacts::default()
+            ..PodTemplate::default()
         },
     }
 }
@@ -273,7 +277,7 @@ impl SliceBuilder {
     #[must_use]
     pub fn for_zones(self, zones: &[&str]) -> Self {
         let zones = zones.iter().map(|zone| Zone::from(*zone)).collect();
-        self.change(|endpoint| endpoint.zone_hints = Some(zones))
+        self.change(|endpoint| endpoint.zone_hints = Some(Arc::new(zones)))
     }
 
     /// The address takes traffic.
@@ -332,7 +336,7 @@ impl PodBuilder {
     /// With one more address.
     #[must_use]
     pub fn ip(mut self, address: &str) -> Self {
-        let mut ips = self.facts.ips.into_vec();
+        let mut ips = self.facts.ips.to_vec();
         ips.push(ip(address));
         self.facts.ips = ips.into();
         self
@@ -348,14 +352,14 @@ impl PodBuilder {
     /// Labelled as injected by a control plane in this namespace.
     #[must_use]
     pub fn meshed_by(mut self, namespace: &str) -> Self {
-        self.facts.control_plane_namespace = Some(namespace.into());
+        self.template.control_plane_namespace = Some(namespace.into());
         self
     }
 
     /// With a proxy that listens on these ports.
     #[must_use]
     pub fn proxy(mut self, inbound: Option<u16>, admin: Option<u16>, control: Option<u16>) -> Self {
-        self.facts.proxy = ProxyPorts {
+        self.template.proxy = ProxyPorts {
             inbound,
             admin,
             control,
@@ -366,14 +370,14 @@ impl PodBuilder {
     /// With opaque ports.
     #[must_use]
     pub fn opaque(mut self, ports: &str) -> Self {
-        self.facts.opaque_ports = Some(port_set(ports));
+        self.template.opaque_ports = Some(port_set(ports));
         self
     }
 
     /// With ports that its proxy does not see.
     #[must_use]
     pub fn skipping(mut self, ports: &str) -> Self {
-        self.facts.skip_inbound_ports = port_set(ports);
+        self.template.skip_inbound_ports = port_set(ports);
         self
     }
 
@@ -387,35 +391,35 @@ impl PodBuilder {
     /// Run by a service account.
     #[must_use]
     pub fn account(mut self, name: &str) -> Self {
-        self.facts.service_account = name.into();
+        self.template.service_account = name.into();
         self
     }
 
     /// Owned by one object, such as `("ReplicaSet", "web-5d")`.
     #[must_use]
     pub fn owned_by(mut self, kind: &str, name: &str) -> Self {
-        self.facts.owner = Some(owned_by(kind, name));
+        self.template.owner = Some(Arc::new(owned_by(kind, name)));
         self
     }
 
     /// Made from a template of this hash.
     #[must_use]
     pub fn template_hash(mut self, hash: &str) -> Self {
-        self.facts.template_hash = Some(hash.into());
+        self.template.template_hash = Some(hash.into());
         self
     }
 
     /// With a label that Servers select by, `key=value`.
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
-        self.facts.traits = with_label(&self.facts.traits, label);
+        self.template.traits = with_label(&self.template.traits, label);
         self
     }
 
     /// With a port of a name.
     #[must_use]
     pub fn port(mut self, port: u16, name: &str) -> Self {
-        self.facts.traits = with_port(&self.facts.traits, name, port);
+        self.template.traits = with_port(&self.template.traits, name, port);
         self
     }
 
@@ -428,7 +432,11 @@ impl PodBuilder {
 
     /// The object.
     pub fn object(self) -> Object {
-        Object::Pod(self.name, self.facts)
+        let facts = PodFacts {
+            template: Arc::new(self.template),
+            ..self.facts
+        };
+        Object::Pod(self.name, facts)
     }
 }
 

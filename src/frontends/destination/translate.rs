@@ -203,23 +203,26 @@ fn mirrored_cluster(slice: &SliceFacts) -> Option<&Text> {
 }
 
 fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
-    let pod = &workload.facts;
+    let template = &workload.facts.template;
     let mut labels = Labels::from([
         ("pod".to_owned(), workload.pod.name.to_string()),
-        ("serviceaccount".to_owned(), pod.service_account.to_string()),
+        (
+            "serviceaccount".to_owned(),
+            template.service_account.to_string(),
+        ),
         zone_label(zone),
     ]);
-    if let Some(Owner { kind, name }) = &workload.owner {
+    if let Some(Owner { kind, name }) = workload.owner.as_deref() {
         let kind = match kind.to_lowercase() {
             kind if kind == "job" => "k8s_job".to_owned(),
             kind => kind,
         };
         labels.insert(kind, name.to_string());
     }
-    if let Some(namespace) = &pod.control_plane_namespace {
+    if let Some(namespace) = &template.control_plane_namespace {
         labels.insert("control_plane_ns".into(), namespace.to_string());
     }
-    if let Some(hash) = &pod.template_hash {
+    if let Some(hash) = &template.template_hash {
         labels.insert("pod_template_hash".into(), hash.to_string());
     }
     labels

@@ -12,9 +12,9 @@ use crate::index::{Kind, Object};
 use crate::model::{
     Backing, Condition, Conditions, Endpoint, ExternalWorkloadFacts, ExternalWorkloadName,
     Federation, Membership, MirrorFacts, NamedPort, NodeFacts, NodeName, Owner, OwnerKind,
-    OwnerName, PodFacts, PodName, PortSet, ProxyPorts, RemoteService, Requirement, Selector,
-    ServerFacts, ServerName, ServerPort, ServiceFacts, ServiceName, ServicePort, SliceFacts,
-    SliceName, SlicePort, Text, TrafficPolicy, Traits, Zone,
+    OwnerName, PodFacts, PodName, PodTemplate, PortSet, ProxyPorts, RemoteService, Requirement,
+    Selector, ServerFacts, ServerName, ServerPort, ServiceFacts, ServiceName, ServicePort,
+    SliceFacts, SliceName, SlicePort, Text, TrafficPolicy, Traits, Zone,
 };
 use crate::testing::HOME;
 
@@ -282,7 +282,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
                 zone: zone.map(Zone::from),
                 node: node.map(NodeName::from),
                 hostname: hostname.map(Text::from),
-                zone_hints: hints.map(Into::into),
+                zone_hints: hints.map(Arc::new),
             },
         )
 }
@@ -311,18 +311,21 @@ fn pod() -> impl Strategy<Value = Object> {
         .prop_map(
             |(name, ips, finished, node, mesh, owner, opaque, (skip, proxy, traits))| {
                 let ports = |list: &str| PortSet::parse(list, |_| None).0;
-                let facts = PodFacts {
-                    ips: ips.into(),
-                    finished,
-                    node: node.map(NodeName::from),
+                let template = PodTemplate {
                     service_account: "default".into(),
                     control_plane_namespace: mesh.map(Text::from),
                     template_hash: None,
-                    owner,
+                    owner: owner.map(Arc::new),
                     opaque_ports: opaque.map(ports),
                     skip_inbound_ports: ports(if skip { "8080" } else { "" }),
                     proxy,
                     traits,
+                };
+                let facts = PodFacts {
+                    ips: ips.into(),
+                    finished,
+                    node: node.map(NodeName::from),
+                    template: Arc::new(template),
                 };
                 Object::Pod(name, facts)
             },

@@ -244,7 +244,7 @@ impl Session {
 
     /// The owner that a Pod is named by.
     fn owner(&self, namespace: &str, pod: &PodFacts) -> Option<Owner> {
-        let direct = pod.owner.clone()?;
+        let direct = Owner::clone(pod.template.owner.as_ref()?);
         let kind = match direct.kind.as_str() {
             "ReplicaSet" => OwnerKind::ReplicaSet,
             "Job" => OwnerKind::Job,
@@ -410,16 +410,21 @@ impl Session {
                         Some(Object::Pod(_, pod)) => {
                             let servers = |server: &ServerFacts| server.pods.clone();
                             let namespace = name.namespace.as_str();
-                            let by_server =
-                                self.opaque_by_server(namespace, &pod.traits, number, servers);
-                            let unplaced =
-                                pod.ips.is_empty() && pod.control_plane_namespace.is_some();
+                            let by_server = self.opaque_by_server(
+                                namespace,
+                                &pod.template.traits,
+                                number,
+                                servers,
+                            );
+                            let unplaced = pod.ips.is_empty()
+                                && pod.template.control_plane_namespace.is_some();
                             let unreadable = proxy_is_unreadable(pod, number, by_server);
                             if pod.finished || unplaced || unreadable {
                                 continue;
                             }
                             let owner = self.owner(name.namespace.as_str(), pod);
-                            let said = format!(" {name} {owner:?} {:?} {by_server}", pod.owner);
+                            let said =
+                                format!(" {name} {owner:?} {:?} {by_server}", pod.template.owner);
                             row.text.push_str(&said);
                             row.without_workload = false;
                             row.unvouched = name.namespace != slice.service.namespace
@@ -461,19 +466,20 @@ fn selects(selector: &Selector, traits: &Traits) -> bool {
 
 /// With transparent transport, and no port opaque by default.
 fn proxy_is_unreadable(pod: &PodFacts, port: u16, by_server: bool) -> bool {
-    let meshed = pod.control_plane_namespace.is_some();
-    if !meshed || pod.skip_inbound_ports.contains(port) {
+    let meshed = pod.template.control_plane_namespace.is_some();
+    if !meshed || pod.template.skip_inbound_ports.contains(port) {
         return false;
     }
     let opaque = pod
+        .template
         .opaque_ports
         .as_ref()
         .is_some_and(|ports| ports.contains(port))
         || by_server;
-    match (pod.proxy.admin, pod.proxy.control) {
+    match (pod.template.proxy.admin, pod.template.proxy.control) {
         (Some(admin), Some(control)) => {
             let own = port == admin || port == control;
-            opaque && !own && pod.proxy.inbound.unwrap_or(0) == 0
+            opaque && !own && pod.template.proxy.inbound.unwrap_or(0) == 0
         }
         _ => true,
     }

@@ -18,8 +18,9 @@ pub(super) struct Workloads {
     pods: Namespaced<Arc<Workload>>,
     external: Namespaced<Arc<ExternalWorkload>>,
     servers: Namespaced<ServerFacts>,
-    owners: HashMap<OwnerName, Option<Owner>>,
-    pods_by_owner: HashMap<OwnerName, HashSet<PodName>>,
+    owners: HashMap<OwnerName, Option<Arc<Owner>>>,
+    /// Names of Pods, which are of their owner's namespace.
+    pods_by_owner: HashMap<OwnerName, HashSet<Text>>,
 }
 
 /// A workload that differs from what it was.
@@ -77,11 +78,7 @@ impl Workloads {
         }
     }
 
-    pub(super) fn set_pod(
-        &mut self,
-        name: PodName,
-        facts: Option<Arc<PodFacts>>,
-    ) -> Vec<WorkloadName> {
+    pub(super) fn set_pod(&mut self, name: PodName, facts: Option<PodFacts>) -> Vec<WorkloadName> {
         let old = self.pod(&name).map(|pod| &pod.facts);
         if old == facts.as_ref() {
             return Vec::new();
@@ -92,7 +89,7 @@ impl Workloads {
             if let Some(owner) = old_owner
                 && let Some(pods) = self.pods_by_owner.get_mut(&owner)
             {
-                pods.remove(&name);
+                pods.remove(&name.name);
                 if pods.is_empty() {
                     self.pods_by_owner.remove(&owner);
                 }
@@ -101,13 +98,13 @@ impl Workloads {
                 self.pods_by_owner
                     .entry(owner)
                     .or_default()
-                    .insert(name.clone());
+                    .insert(name.name.clone());
             }
         }
         let workload = facts.map(|facts| {
             Arc::new(Workload {
                 owner: self.owner(&name, &facts),
-                server_opaque: self.opaque_ports(&name.namespace, &facts.traits, PODS),
+                server_opaque: self.opaque_ports(&name.namespace, &facts.template.traits, PODS),
                 pod: name.clone(),
                 facts,
             })
@@ -146,6 +143,7 @@ impl Workloads {
         name: &OwnerName,
         of_owner: Option<Owner>,
     ) -> Vec<WorkloadName> {
+        let of_owner = of_owner.map(Arc::new);
         if self.owners.get(name) == Some(&of_owner) {
             return Vec::new();
         }
@@ -168,8 +166,8 @@ impl Workloads {
             .into_iter()
             .flatten()
             .filter_map(|name| {
-                let pod = self.pod(name)?;
-                let owner = self.owner(name, &pod.facts);
+                let pod = self.pods.get(&owner.namespace, name)?;
+                let owner = self.owner(&pod.pod, &pod.facts);
                 (pod.owner != owner).then(|| Workload {
                     owner,
                     ..(**pod).clone()
@@ -204,7 +202,7 @@ impl Workloads {
             (now != *before).then_some(now)
         };
         let pods = self.pods.of(namespace).filter_map(|pod| {
-            let ports = opaque_ports(&pod.facts.traits, &pod.server_opaque, PODS)?;
+            let ports = opaque_ports(&pod.facts.template.traits, &pod.server_opaque, PODS)?;
             Some(Workload {
                 server_opaque: ports,
                 ..(**pod).clone()
@@ -240,8 +238,8 @@ impl Workloads {
     }
 
     /// The owner to name a Pod by.
-    fn owner(&self, pod: &PodName, facts: &PodFacts) -> Option<Owner> {
-        let owner = facts.owner.as_ref()?;
+    fn owner(&self, pod: &PodName, facts: &PodFacts) -> Option<Arc<Owner>> {
+        let owner = facts.template.owner.as_ref()?;
         let passed_on = owner_name(pod, facts).and_then(|name| {
             let of_owner = self.owners.get(&name)?.as_ref()?;
             name.kind.passes_on(of_owner).then_some(of_owner)
@@ -306,7 +304,7 @@ impl<T> Namespaced<T> {
 
 /// The ReplicaSet or Job that owns a Pod, if one does.
 fn owner_name(pod: &PodName, facts: &PodFacts) -> Option<OwnerName> {
-    let owner = facts.owner.as_ref()?;
+    let owner = facts.template.owner.as_ref()?;
     Some(OwnerName {
         kind: OwnerKind::of(owner)?,
         namespace: pod.namespace.clone(),

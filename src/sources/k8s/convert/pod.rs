@@ -6,12 +6,21 @@ use std::sync::Arc;
 use super::super::objects::{Container, Pod};
 use super::slice::address;
 use super::{Warning, filled, opaque_ports, quote, sole_owner, traits};
-use crate::model::{NodeName, PodFacts, PortSet, ProxyPorts, Text};
+use crate::model::{Addresses, NodeName, PodFacts, PodTemplate, PortSet, ProxyPorts, Text};
 
 const PROXY_CONTAINER: &str = "linkerd-proxy";
 const SKIP_INBOUND_PORTS: &str = "config.linkerd.io/skip-inbound-ports";
 
 pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
+    PodFacts {
+        ips: ips(pod, warnings),
+        finished: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        node: filled(pod.spec.node_name.as_deref()).map(NodeName::from),
+        template: Arc::new(template(pod, warnings)),
+    }
+}
+
+fn template(pod: &Pod, warnings: &mut Vec<Warning>) -> PodTemplate {
     let labels = &pod.metadata.labels;
     let annotations = &pod.metadata.annotations;
     let opaque_ports = opaque_ports(&pod.metadata, warnings, |name| container_port(pod, name));
@@ -26,16 +35,13 @@ pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
         annotation: SKIP_INBOUND_PORTS,
         item: quote(item),
     }));
-    PodFacts {
-        ips: ips(pod, warnings),
-        finished: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
-        node: filled(pod.spec.node_name.as_deref()).map(NodeName::from),
+    PodTemplate {
         service_account: filled(pod.spec.service_account_name.as_deref())
             .unwrap_or("default")
             .into(),
         control_plane_namespace: filled(labels.control_plane_namespace.as_deref()).map(Text::from),
         template_hash: filled(labels.pod_template_hash.as_deref()).map(Text::from),
-        owner: sole_owner(&pod.metadata),
+        owner: sole_owner(&pod.metadata).map(Arc::new),
         opaque_ports,
         skip_inbound_ports,
         proxy: proxy(pod),
@@ -51,7 +57,7 @@ fn named_ports(pod: &Pod) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
     })
 }
 
-fn ips(pod: &Pod, warnings: &mut Vec<Warning>) -> Box<[std::net::IpAddr]> {
+fn ips(pod: &Pod, warnings: &mut Vec<Warning>) -> Addresses {
     let listed: Vec<&str> = if pod.status.pod_ips.is_empty() {
         filled(pod.status.pod_ip.as_deref()).into_iter().collect()
     } else {

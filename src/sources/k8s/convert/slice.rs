@@ -1,6 +1,7 @@
 //! EndpointSlices.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use super::super::objects::{Endpoint as EndpointObject, EndpointSlice, Metadata};
 use super::{OUR_MANAGED_BY, Warning, filled, port_number, quote};
@@ -63,6 +64,7 @@ fn endpoint(entry: &EndpointObject, endpoints: &mut Vec<Endpoint>, warnings: &mu
     let zones = entry.hints.for_zones.iter();
     let zones = zones.filter_map(|zone| filled(Some(&zone.name)).map(Zone::from));
     let zones: Vec<Zone> = zones.collect();
+    let zone_hints = (!zones.is_empty()).then(|| Arc::new(zones));
     let conditions = &entry.conditions;
     let template = |address| Endpoint {
         address,
@@ -75,7 +77,7 @@ fn endpoint(entry: &EndpointObject, endpoints: &mut Vec<Endpoint>, warnings: &mu
         zone: entry.zone.as_deref().map(Zone::from),
         node: filled(entry.node_name.as_deref()).map(Into::into),
         hostname: filled(entry.hostname.as_deref()).map(Text::from),
-        zone_hints: (!zones.is_empty()).then(|| zones.as_slice().into()),
+        zone_hints: zone_hints.clone(),
     };
     for text in listed {
         match address(text) {

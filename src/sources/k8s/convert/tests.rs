@@ -127,7 +127,7 @@ fn slice(facts: &SliceFacts) -> String {
 }
 
 fn pod(facts: &PodFacts) -> String {
-    let mut text = format!("{:?} sa {}", facts.ips, facts.service_account);
+    let mut text = format!("{:?} sa {}", facts.ips, facts.template.service_account);
     if facts.finished {
         text.push_str(" finished");
     }
@@ -136,17 +136,23 @@ fn pod(facts: &PodFacts) -> String {
         (
             "cp",
             facts
+                .template
                 .control_plane_namespace
                 .as_ref()
                 .map(ToString::to_string),
         ),
         (
             "hash",
-            facts.template_hash.as_ref().map(ToString::to_string),
+            facts
+                .template
+                .template_hash
+                .as_ref()
+                .map(ToString::to_string),
         ),
         (
             "owner",
             facts
+                .template
                 .owner
                 .as_ref()
                 .map(|owner| format!("{}/{}", owner.kind, owner.name)),
@@ -154,20 +160,30 @@ fn pod(facts: &PodFacts) -> String {
         (
             "opaque",
             facts
+                .template
                 .opaque_ports
                 .as_ref()
                 .map(|ports| format!("{ports:?}")),
         ),
-        ("inbound", facts.proxy.inbound.map(|port| port.to_string())),
-        ("admin", facts.proxy.admin.map(|port| port.to_string())),
-        ("control", facts.proxy.control.map(|port| port.to_string())),
+        (
+            "inbound",
+            facts.template.proxy.inbound.map(|port| port.to_string()),
+        ),
+        (
+            "admin",
+            facts.template.proxy.admin.map(|port| port.to_string()),
+        ),
+        (
+            "control",
+            facts.template.proxy.control.map(|port| port.to_string()),
+        ),
     ] {
         if let Some(value) = value {
             write!(text, " {word} {value}").expect("text");
         }
     }
-    if !facts.skip_inbound_ports.is_empty() {
-        write!(text, " skip {:?}", facts.skip_inbound_ports).expect("text");
+    if !facts.template.skip_inbound_ports.is_empty() {
+        write!(text, " skip {:?}", facts.template.skip_inbound_ports).expect("text");
     }
     text
 }

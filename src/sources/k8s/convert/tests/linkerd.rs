@@ -61,7 +61,7 @@ fn pods_keep_labels_and_named_ports_for_servers() {
     .expect("YAML");
     let facts = super::super::pod::facts(&pod, &mut Vec::new());
     assert_eq!(
-        traits(&facts.traits),
+        traits(&facts.template.traits),
         "app=web,empty=,tier=gold,init:1,web:8080,web:9080"
     );
 }
