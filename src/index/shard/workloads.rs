@@ -2,7 +2,9 @@
 //!
 //! Whatever changes here is worked into the workloads at once, and those that differ are reported.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::index::change::{Kind, ObjectName};
@@ -17,7 +19,7 @@ use crate::model::{
 pub(super) struct Workloads {
     pods: Namespaced<Arc<Workload>>,
     external: Namespaced<Arc<ExternalWorkload>>,
-    servers: Namespaced<ServerFacts>,
+    servers: Namespaced<(Text, ServerFacts)>,
     owners: HashMap<OwnerName, Option<Arc<Owner>>>,
     /// Names of Pods, which are of their owner's namespace.
     pods_by_owner: HashMap<OwnerName, HashSet<Text>>,
@@ -32,7 +34,16 @@ pub(super) enum WorkloadName {
 
 /// Objects by namespace and name, so that one namespace can be looked through without the others.
 #[derive(Debug)]
-struct Namespaced<T>(HashMap<Namespace, HashMap<Text, T>>);
+struct Namespaced<T>(HashMap<Namespace, HashSet<ByName<T>>>);
+
+/// An object that is told from others by its name alone.
+#[derive(Debug)]
+struct ByName<T>(T);
+
+/// Has a name within its namespace.
+trait Named {
+    fn name(&self) -> &Text;
+}
 
 /// Which of a Server's selectors is meant.
 type Selects = fn(&ServerFacts) -> Option<&Selector>;
@@ -187,14 +198,16 @@ impl Workloads {
         facts: Option<ServerFacts>,
     ) -> Vec<WorkloadName> {
         let namespace = &name.namespace;
-        if self.servers.get(namespace, &name.name) == facts.as_ref() {
+        let old = self.servers.get(namespace, &name.name);
+        if old.map(|(_, facts)| facts) == facts.as_ref() {
             return Vec::new();
         }
-        let old = self.servers.set(namespace, &name.name, facts);
+        let server = facts.map(|facts| (name.name.clone(), facts));
+        let old = self.servers.set(namespace, &name.name, server);
         let new = self.servers.get(namespace, &name.name);
         let opaque_ports = |traits: &Traits, before: &PortSet, selects: Selects| {
             let versions = old.iter().chain(new);
-            let mut selectors = versions.filter_map(selects);
+            let mut selectors = versions.filter_map(|(_, server)| selects(server));
             if !selectors.any(|selector| selector.matches(&traits.labels)) {
                 return None;
             }
@@ -251,6 +264,7 @@ impl Workloads {
     fn opaque_ports(&self, namespace: &Namespace, traits: &Traits, selects: Selects) -> PortSet {
         self.servers
             .of(namespace)
+            .map(|(_, server)| server)
             .filter(|server| {
                 selects(server).is_some_and(|selector| selector.matches(&traits.labels))
             })
@@ -268,37 +282,81 @@ impl<T> Default for Namespaced<T> {
     }
 }
 
-impl<T> Namespaced<T> {
+impl<T: Named> Namespaced<T> {
     fn get(&self, namespace: &Namespace, name: &Text) -> Option<&T> {
-        self.0.get(namespace)?.get(name)
+        let object = self.0.get(namespace)?.get(name.as_str())?;
+        Some(&object.0)
     }
 
     /// Puts an object in its place, or none there; returns what was there.
     fn set(&mut self, namespace: &Namespace, name: &Text, object: Option<T>) -> Option<T> {
         if let Some(object) = object {
             let objects = self.0.entry(namespace.clone()).or_default();
-            return objects.insert(name.clone(), object);
+            return objects.replace(ByName(object)).map(|old| old.0);
         }
         let objects = self.0.get_mut(namespace)?;
-        let old = objects.remove(name);
+        let old = objects.take(name.as_str());
         if objects.is_empty() {
             self.0.remove(namespace);
         }
-        old
+        old.map(|old| old.0)
     }
 
     /// The objects of a namespace, in no particular order.
     fn of(&self, namespace: &Namespace) -> impl Iterator<Item = &T> {
-        self.0.get(namespace).into_iter().flat_map(HashMap::values)
+        let objects = self.0.get(namespace).into_iter().flatten();
+        objects.map(|object| &object.0)
     }
 
     fn names<N>(&self, name: impl Fn(Namespace, Text) -> N) -> Vec<N> {
         let all = self.0.iter().flat_map(|(namespace, objects)| {
             objects
-                .keys()
-                .map(|key| name(namespace.clone(), key.clone()))
+                .iter()
+                .map(|object| name(namespace.clone(), object.0.name().clone()))
         });
         all.collect()
+    }
+}
+
+// === impl ByName ===
+
+impl<T: Named> PartialEq for ByName<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name() == other.0.name()
+    }
+}
+
+impl<T: Named> Eq for ByName<T> {}
+
+impl<T: Named> Hash for ByName<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name().as_str().hash(state);
+    }
+}
+
+impl<T: Named> Borrow<str> for ByName<T> {
+    fn borrow(&self) -> &str {
+        self.0.name()
+    }
+}
+
+// === impl Named ===
+
+impl Named for Arc<Workload> {
+    fn name(&self) -> &Text {
+        &self.pod.name
+    }
+}
+
+impl Named for Arc<ExternalWorkload> {
+    fn name(&self) -> &Text {
+        &self.name.name
+    }
+}
+
+impl Named for (Text, ServerFacts) {
+    fn name(&self) -> &Text {
+        &self.0
     }
 }
 
