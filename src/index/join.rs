@@ -8,6 +8,8 @@ use crate::model::{Backing, ExternalWorkload, PodName, SliceFacts, Text, Workloa
 /// One slice, joined with what is behind its addresses. Immutable: a change makes a new chunk.
 #[derive(Debug)]
 pub struct Chunk {
+    /// The name of the slice in its namespace.
+    pub name: Text,
     /// What the slice says.
     pub facts: Arc<SliceFacts>,
     /// What is behind each of its endpoints, in the same order.
@@ -52,6 +54,7 @@ pub(super) enum PodsReadable {
 
 /// Looks up what is behind every endpoint of a slice. ExternalWorkloads are those of the slice's own namespace.
 pub(super) fn join(
+    name: Text,
     facts: Arc<SliceFacts>,
     pods: PodsReadable,
     pod: impl Fn(&PodName) -> Option<Arc<Workload>>,
@@ -80,5 +83,9 @@ pub(super) fn join(
             },
         })
         .collect();
-    Chunk { facts, joined }
+    Chunk {
+        name,
+        facts,
+        joined,
+    }
 }

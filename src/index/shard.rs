@@ -11,7 +11,7 @@ use super::intern::Interner;
 use super::join::{Chunk, PodsReadable, join};
 use crate::model::{
     ClusterRole, Membership, NodeFacts, NodeName, ServiceFacts, ServiceName, SliceFacts, SliceName,
-    Text, Zone,
+    Zone,
 };
 use mentions::{Mention, Mentions, mentions};
 use workloads::{WorkloadName, Workloads};
@@ -22,8 +22,8 @@ pub(super) struct Shard {
     kinds: BTreeMap<Kind, KindState>,
     services: HashMap<ServiceName, Arc<ServiceFacts>>,
     slices: HashMap<SliceName, Arc<SliceFacts>>,
-    /// Joined slices by the Service they belong to; empty until the shard is synced.
-    chunks_by_service: HashMap<ServiceName, BTreeMap<Text, Arc<Chunk>>>,
+    /// Joined slices, in name order, by the Service they belong to; empty until the shard is synced.
+    chunks_by_service: HashMap<ServiceName, Arc<[Arc<Chunk>]>>,
     workloads: Workloads,
     mentions: Mentions,
     nodes: HashMap<NodeName, NodeFacts>,
@@ -126,7 +126,7 @@ impl Shard {
     pub(super) fn chunks(&self, service: &ServiceName) -> Arc<[Arc<Chunk>]> {
         self.chunks_by_service
             .get(service)
-            .map(|chunks| chunks.values().cloned().collect())
+            .cloned()
             .unwrap_or_default()
     }
 
@@ -349,22 +349,33 @@ impl Shard {
             };
             let namespace = &facts.service.namespace;
             let chunk = join(
+                slice.name,
                 Arc::clone(facts),
                 readable,
                 |pod| self.workloads.pod(pod).cloned(),
                 |external| self.workloads.external(namespace, external).cloned(),
             );
-            outcome.services.insert(facts.service.clone());
-            self.chunks_by_service
-                .entry(facts.service.clone())
-                .or_default()
-                .insert(slice.name, Arc::new(chunk));
+            let service = facts.service.clone();
+            self.put_chunk(service.clone(), Arc::new(chunk));
+            outcome.services.insert(service);
+        }
+    }
+
+    fn put_chunk(&mut self, service: ServiceName, chunk: Arc<Chunk>) {
+        let chunks = self.chunks_by_service.entry(service).or_default();
+        match chunks.binary_search_by(|known| known.name.cmp(&chunk.name)) {
+            Ok(place) => Arc::make_mut(chunks)[place] = chunk,
+            Err(place) => {
+                let (before, after) = chunks.split_at(place);
+                *chunks = [before, &[chunk], after].concat().into();
+            }
         }
     }
 
     fn drop_chunk(&mut self, slice: &SliceName, service: &ServiceName) {
         if let Some(chunks) = self.chunks_by_service.get_mut(service) {
-            chunks.remove(&slice.name);
+            let others = chunks.iter().filter(|chunk| chunk.name != slice.name);
+            *chunks = others.cloned().collect();
             if chunks.is_empty() {
                 self.chunks_by_service.remove(service);
             }
