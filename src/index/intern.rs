@@ -88,9 +88,9 @@ impl Interner {
     /// The shared copy of a workload's traits.
     ///
     /// Servers may come at any time and select by any label, so that all labels have to be kept; but replicas are alike.
-    /// Pods of one ReplicaSet or DaemonSet share one set of labels, at 8 bytes for each Pod. Those of a StatefulSet or
-    /// a Job have labels of their own, of shared texts: some 350 bytes for a Pod with eight labels. For 100,000 Pods, a
-    /// tenth of them such and the others ten to a workload, that comes to 8 MB; labels as they come would take 100 MB.
+    /// Pods of one ReplicaSet or DaemonSet share one set of labels, and one template with it. Those of a StatefulSet or
+    /// a Job have labels of their own, of shared texts: some 370 bytes more for a Pod with eight labels, its template
+    /// included.
     pub(super) fn traits(&mut self, traits: &Arc<Traits>) -> Arc<Traits> {
         if let Some(known) = self.traits.get(traits) {
             return known;
@@ -202,5 +202,46 @@ impl Interner {
                 Backing::ExternalWorkload(name) => *name = self.text(name),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(account: &str) -> PodFacts {
+        let template = PodTemplate {
+            service_account: account.into(),
+            ..PodTemplate::default()
+        };
+        PodFacts {
+            node: Some(NodeName::from("n1")),
+            template: Arc::new(template),
+            ..PodFacts::default()
+        }
+    }
+
+    #[test]
+    fn replicas_share_what_they_have_in_common() {
+        let mut interner = Interner::default();
+        let mut pods = [facts("web"), facts("web"), facts("api")];
+        for pod in &mut pods {
+            interner.pod_facts(pod);
+        }
+        let [one, two, other] = &pods;
+        assert!(Arc::ptr_eq(&one.template, &two.template));
+        assert!(!Arc::ptr_eq(&one.template, &other.template));
+        let nodes = pods.each_ref().map(|pod| pod.node.as_ref().unwrap().text());
+        assert!(nodes.iter().all(|node| node.same(nodes[0])));
+    }
+
+    #[test]
+    fn what_nobody_holds_any_more_leaves() {
+        let mut interner = Interner::default();
+        for number in 0..100 {
+            interner.pod_facts(&mut facts(&format!("account-{number}")));
+        }
+        assert!(interner.templates.known.len() <= SIZE_BEFORE_SWEEP);
+        assert!(interner.texts.known.len() <= 4 * SIZE_BEFORE_SWEEP);
     }
 }

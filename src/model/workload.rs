@@ -154,3 +154,17 @@ impl PodFacts {
         self.ips.contains(&ip)
     }
 }
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+    use crate::model::Endpoint;
+
+    /// There is one of each for every endpoint of every cluster.
+    #[test]
+    fn endpoints_and_workloads_are_small() {
+        assert_eq!(size_of::<Endpoint>(), 80);
+        assert_eq!(size_of::<PodFacts>(), 48);
+        assert_eq!(size_of::<Workload>(), 88);
+    }
+}

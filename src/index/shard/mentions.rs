@@ -106,3 +106,61 @@ impl Mentions {
 fn hash(hasher: &RandomState, mention: Mention<'_>) -> u32 {
     (hasher.hash_one(mention) >> u32::BITS) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Object;
+    use crate::testing::slice;
+
+    #[derive(Default)]
+    struct Known {
+        mentions: Mentions,
+        facts: HashMap<SliceName, SliceFacts>,
+    }
+
+    impl Known {
+        /// Takes in a slice of these Pods, none if it is gone; then tells which slices mention `shop/a` and `shop/b`.
+        fn check(&mut self, name: &str, pods: &str, expected: [&str; 2]) {
+            let builder = pods.split_whitespace().fold(slice(name), |slice, pod| {
+                slice.endpoint("10.0.0.1").pod(pod)
+            });
+            let Object::Slice(slice, facts) = builder.object() else {
+                unreachable!("a slice is a slice");
+            };
+            let before = self.facts.remove(&slice);
+            let now = (!pods.is_empty()).then_some(facts);
+            self.mentions.set(&slice, before.as_ref(), now.as_ref());
+            self.facts.extend(now.map(|facts| (slice, facts)));
+            let found = ["a", "b"].map(|pod| {
+                let pod = PodName::new("shop", pod);
+                let slices = self.mentions.slices_of(Mention::Pod(&pod));
+                let mut names: Vec<_> = slices.map(|slice| slice.name.as_str()).collect();
+                names.sort_unstable();
+                names.join(" ")
+            });
+            assert_eq!(found, expected, "{name} {pods}");
+        }
+    }
+
+    #[test]
+    fn slices_are_found_by_whom_they_mention_now() {
+        let mut known = Known::default();
+        known.check("one", "shop/a", ["one", ""]);
+        known.check("two", "shop/a shop/b shop/a", ["one two", "two"]);
+        known.check("one", "shop/b", ["two", "one two"]);
+        known.check("two", "", ["", "one"]);
+        known.check("three", "shop/a", ["three", "one"]);
+        known.check("two", "shop/a", ["three two", "one"]);
+        for name in ["one", "two", "three"] {
+            known.mentions.set(
+                &slice(name).name(),
+                known.facts.remove(&slice(name).name()).as_ref(),
+                None,
+            );
+        }
+        assert!(known.mentions.pairs.is_empty());
+        assert!(known.mentions.slices.is_empty());
+        assert!(known.mentions.numbers.is_empty());
+    }
+}
