@@ -8,6 +8,7 @@ mod cluster;
 mod endpoint;
 mod locality;
 mod ports;
+mod profile;
 mod service;
 mod text;
 mod workload;
@@ -17,9 +18,15 @@ pub use cluster::{ClusterFacts, ClusterName, ClusterRole, SessionId};
 pub use endpoint::{Backing, Conditions, Endpoint, MirrorFacts, SliceFacts, SliceName, SlicePort};
 pub use locality::{NodeFacts, NodeName, Zone};
 pub use ports::{PortRange, PortSet};
+pub use profile::{
+    HttpMethod, Override, ProfileFacts, ProfileName, RequestMatch, ResponseClass, ResponseMatch,
+    RetryBudget, Route, SignedDuration, StatusRange,
+};
 pub use service::{
     Federation, Membership, Namespace, RemoteService, ServiceFacts, ServiceKey, ServiceName,
     ServicePort, TrafficPolicy,
 };
 pub use text::Text;
-pub use workload::{Owner, OwnerKind, OwnerName, PodFacts, PodName, ProxyPorts, Workload};
+pub use workload::{
+    HostPorts, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, ProxyPorts, Workload,
+};

@@ -29,7 +29,8 @@ use std::net::IpAddr;
 
 pub use cluster::{ClusterBuilder, HOME, cluster, home};
 pub use objects::{
-    PodBuilder, ServiceBuilder, SliceBuilder, job, node, node_in, pod, replica_set, service, slice,
+    PodBuilder, ServiceBuilder, SliceBuilder, job, node, node_in, pod, replica_set, service,
+    service_profile, slice,
 };
 pub use world::{World, describe, describe_endpoint};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, NodeFacts, NodeName, Owner, OwnerKind, OwnerName,
-    PodFacts, PodName, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
+    PodFacts, PodName, ProfileFacts, ProfileName, ServiceFacts, ServiceName, SessionId, SliceFacts,
+    SliceName,
 };
 
 /// One thing that a source has learnt.
@@ -71,6 +72,8 @@ pub enum Kind {
     ReplicaSet,
     /// `Job` of `batch`.
     Job,
+    /// `ServiceProfile` of `linkerd.io`.
+    ServiceProfile,
 }
 
 /// An object and what it says.
@@ -86,6 +89,8 @@ pub enum Object {
     Node(NodeName, NodeFacts),
     /// A ReplicaSet or Job, and its only owner, if it has exactly one.
     Owner(OwnerName, Option<Owner>),
+    /// A ServiceProfile.
+    Profile(ProfileName, ProfileFacts),
 }
 
 /// The name of an object of some kind.
@@ -101,6 +106,8 @@ pub enum ObjectName {
     Node(NodeName),
     /// A ReplicaSet or Job.
     Owner(OwnerName),
+    /// A ServiceProfile.
+    Profile(ProfileName),
 }
 
 // === impl Kind ===
@@ -118,6 +125,7 @@ impl Kind {
                 Self::Node,
                 Self::ReplicaSet,
                 Self::Job,
+                Self::ServiceProfile,
             ],
             ClusterRole::Linked => &[
                 Self::Service,
@@ -133,6 +141,11 @@ impl Kind {
         !matches!(self, Self::Service | Self::EndpointSlice)
     }
 
+    /// Whether a cluster often does without this kind: it is defined by a mesh, and may be defined at any time.
+    pub fn is_custom(self) -> bool {
+        matches!(self, Self::ServiceProfile)
+    }
+
     /// The plural resource name, as in RBAC rules.
     pub fn resource(self) -> &'static str {
         match self {
@@ -142,6 +155,7 @@ impl Kind {
             Self::Node => "nodes",
             Self::ReplicaSet => "replicasets",
             Self::Job => "jobs",
+            Self::ServiceProfile => "serviceprofiles",
         }
     }
 }
@@ -166,6 +180,7 @@ impl Object {
             Self::Pod(name, _) => ObjectName::Pod(name.clone()),
             Self::Node(name, _) => ObjectName::Node(name.clone()),
             Self::Owner(name, _) => ObjectName::Owner(name.clone()),
+            Self::Profile(name, _) => ObjectName::Profile(name.clone()),
         }
     }
 }
@@ -181,6 +196,7 @@ impl ObjectName {
             Self::Pod(_) => Kind::Pod,
             Self::Node(_) => Kind::Node,
             Self::Owner(name) => name.kind.into(),
+            Self::Profile(_) => Kind::ServiceProfile,
         }
     }
 }

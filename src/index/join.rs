@@ -58,7 +58,7 @@ pub(super) fn join(
             Backing::Address => Joined::Address,
             Backing::ExternalWorkload(_) => Joined::Held(Held::ExternalWorkloadUnknown),
             Backing::Pod(name) => match pod(name) {
-                Some(workload) if workload.facts.finished => Joined::Held(Held::PodFinished),
+                Some(workload) if workload.facts.is_finished() => Joined::Held(Held::PodFinished),
                 Some(workload) => Joined::Pod(workload),
                 None if pods == PodsReadable::No => Joined::Unreadable,
                 None => Joined::Held(Held::PodUnknown),

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU16;
 
+use super::address::Holder;
 use super::join::Joined;
 use super::select::ViewEndpoint;
-use crate::model::{PortSet, SliceFacts, Text, Workload};
+use crate::model::{ClusterFacts, PortSet, SliceFacts, Text, Workload};
 
 /// Settings that decide what the mesh means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +71,15 @@ enum Proxy {
     Identified,
 }
 
+/// One port of a Pod, and whether the Pod vouches for the address it is reached at.
+#[derive(Clone, Copy)]
+struct PodPort<'a> {
+    cluster: &'a ClusterFacts,
+    workload: &'a Workload,
+    port: u16,
+    vouched_for: bool,
+}
+
 /// The Pod is meshed, but its `linkerd-proxy` container does not say what it listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -85,7 +95,7 @@ impl MeshPolicy {
         endpoint
             .workload()
             .map_or(Ok(Reach::default()), |workload| {
-                self.reach_pod(endpoint, workload)
+                self.reach_pod(PodPort::of(endpoint, workload))
             })
     }
 
@@ -95,14 +105,32 @@ impl MeshPolicy {
     /// cluster's trust domain; or from the gateway annotation of a mirror's slice.
     pub fn mesh(&self, endpoint: &ViewEndpoint) -> Result<Mesh, ProxyUnreadable> {
         match endpoint.joined() {
-            Joined::Pod(workload) => self.pod(endpoint, workload),
+            Joined::Pod(workload) => self.pod(PodPort::of(endpoint, workload)),
             Joined::Address => Ok(self.gateway(endpoint.slice())),
             Joined::Unreadable | Joined::Held(_) => Ok(Mesh::default()),
         }
     }
 
-    fn pod(&self, endpoint: &ViewEndpoint, workload: &Workload) -> Result<Mesh, ProxyUnreadable> {
-        let reach = self.reach_pod(endpoint, workload)?;
+    /// What a client's proxy is told of a port of a workload that has the address by itself.
+    pub fn mesh_at(&self, holder: &Holder, port: u16) -> Result<Mesh, ProxyUnreadable> {
+        self.pod(PodPort {
+            cluster: &holder.cluster,
+            workload: &holder.workload,
+            port,
+            vouched_for: true,
+        })
+    }
+
+    /// Whether the protocol at a port must not be guessed; a workload may say otherwise than the settings.
+    pub fn is_opaque(&self, workload: Option<&Workload>, port: u16) -> bool {
+        workload
+            .and_then(|workload| workload.facts.opaque_ports.as_ref())
+            .unwrap_or(&self.default_opaque_ports)
+            .contains(port)
+    }
+
+    fn pod(&self, pod: PodPort<'_>) -> Result<Mesh, ProxyUnreadable> {
+        let reach = self.reach_pod(pod)?;
         Ok(Mesh {
             meshed: reach.proxy != Proxy::None,
             protocol: reach.protocol,
@@ -110,10 +138,10 @@ impl MeshPolicy {
             identity: (reach.proxy == Proxy::Identified).then(|| {
                 let name = format!(
                     "{}.{}.serviceaccount.identity.{}.{}",
-                    workload.facts.service_account,
-                    workload.pod.namespace,
+                    pod.workload.facts.service_account,
+                    pod.workload.pod.namespace,
                     self.controller_namespace,
-                    endpoint.cluster.trust_domain,
+                    pod.cluster.trust_domain,
                 );
                 Identity {
                     server_name: Some(name.clone()),
@@ -123,23 +151,15 @@ impl MeshPolicy {
         })
     }
 
-    fn reach_pod(
-        &self,
-        endpoint: &ViewEndpoint,
-        workload: &Workload,
-    ) -> Result<Reach, ProxyUnreadable> {
-        let (port, pod) = (endpoint.socket.port(), &workload.facts);
+    fn reach_pod(&self, at: PodPort<'_>) -> Result<Reach, ProxyUnreadable> {
+        let (port, pod) = (at.port, &at.workload.facts);
         if pod.control_plane_namespace.is_none() || pod.skip_inbound_ports.contains(port) {
             return Ok(Reach::default());
         }
         let (Some(admin), Some(control)) = (pod.proxy.admin, pod.proxy.control) else {
             return Err(ProxyUnreadable);
         };
-        let opaque = pod
-            .opaque_ports
-            .as_ref()
-            .unwrap_or(&self.default_opaque_ports)
-            .contains(port);
+        let opaque = self.is_opaque(Some(at.workload), port);
         let via_proxy_port = (self.transport_header || opaque) && ![admin, control].contains(&port);
         let inbound_port = if via_proxy_port {
             let port = pod.proxy.inbound.and_then(NonZeroU16::new);
@@ -148,8 +168,8 @@ impl MeshPolicy {
             None
         };
         let identified = pod.control_plane_namespace.as_ref() == Some(&self.controller_namespace)
-            && !endpoint.cluster.trust_domain.is_empty()
-            && endpoint.is_vouched_for();
+            && !at.cluster.trust_domain.is_empty()
+            && at.vouched_for;
         Ok(Reach {
             inbound_port,
             protocol: if opaque {
@@ -190,6 +210,19 @@ impl MeshPolicy {
             Protocol::H2
         } else {
             Protocol::Unknown
+        }
+    }
+}
+
+// === impl PodPort ===
+
+impl<'a> PodPort<'a> {
+    fn of(endpoint: &'a ViewEndpoint, workload: &'a Workload) -> Self {
+        Self {
+            cluster: &endpoint.cluster,
+            workload,
+            port: endpoint.socket.port(),
+            vouched_for: endpoint.is_vouched_for(),
         }
     }
 }

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::BuildHasher;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::change::{Kind, Object, ObjectChange, ObjectName};
+use super::claims::{Claim, Claims};
 use super::intern::Interner;
 use super::join::{Chunk, PodsReadable, join};
 use crate::model::{
     Backing, ClusterRole, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodFacts,
-    PodName, ServiceFacts, ServiceName, SliceFacts, SliceName, Text, Workload, Zone,
+    PodName, ProfileFacts, ProfileName, ServiceFacts, ServiceName, SliceFacts, SliceName, Text,
+    Workload, Zone,
 };
 
 /// The objects of one cluster, joined with one another once every kind has been read.
@@ -27,6 +30,9 @@ pub(super) struct Shard {
     nodes: HashMap<NodeName, NodeFacts>,
     owners: HashMap<OwnerName, Option<Owner>>,
     pods_by_owner: HashMap<OwnerName, HashSet<PodName>>,
+    /// Who claims which address.
+    claims: Claims,
+    profiles: HashMap<ProfileName, Arc<ProfileFacts>>,
     endpoint_count: usize,
 }
 
@@ -45,6 +51,10 @@ pub(super) struct Outcome {
     pub(super) services: BTreeSet<ServiceName>,
     /// Services whose membership differs: before and after.
     pub(super) memberships: Vec<(ServiceName, Option<Membership>, Option<Membership>)>,
+    /// Addresses of which something differs: who has them, or what is said of those.
+    pub(super) addresses: BTreeSet<IpAddr>,
+    /// ServiceProfiles that differ.
+    pub(super) profiles: BTreeSet<ProfileName>,
     /// Whether zones of Nodes differ.
     pub(super) nodes: bool,
     /// Whether a kind became read or unreadable.
@@ -79,6 +89,8 @@ impl Shard {
             nodes: HashMap::new(),
             owners: HashMap::new(),
             pods_by_owner: HashMap::new(),
+            claims: Claims::default(),
+            profiles: HashMap::new(),
             endpoint_count: 0,
         }
     }
@@ -123,6 +135,29 @@ impl Shard {
         self.nodes
             .iter()
             .filter_map(|(name, facts)| Some((name.clone(), facts.zone.clone()?)))
+    }
+
+    /// Every address that somebody claims, in no particular order.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.claims.addresses()
+    }
+
+    /// Services that claim an address, in name order.
+    pub(super) fn services_at(&self, ip: IpAddr) -> Box<[ServiceName]> {
+        self.claims.services(ip).cloned().collect()
+    }
+
+    /// Pods that claim an address, be it their own or one with a host port, in name order.
+    pub(super) fn pods_at(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<Workload>> {
+        self.claims.pods(ip).filter_map(|pod| self.pods.get(pod))
+    }
+
+    pub(super) fn profile(&self, name: &ProfileName) -> Option<&Arc<ProfileFacts>> {
+        self.profiles.get(name)
+    }
+
+    pub(super) fn profile_names(&self) -> impl Iterator<Item = &ProfileName> {
+        self.profiles.keys()
     }
 
     /// The joined slices of a Service, in name order.
@@ -211,6 +246,12 @@ impl Shard {
                 .cloned()
                 .map(ObjectName::Owner)
                 .collect(),
+            Kind::ServiceProfile => self
+                .profiles
+                .keys()
+                .cloned()
+                .map(ObjectName::Profile)
+                .collect(),
         }
     }
 
@@ -241,6 +282,12 @@ impl Shard {
                     self.reown(&name, outcome);
                 }
             }
+            Object::Profile(name, facts) => {
+                if self.profiles.get(&name).map(|known| &**known) != Some(&facts) {
+                    self.profiles.insert(name.clone(), Arc::new(facts));
+                    outcome.profiles.insert(name);
+                }
+            }
         }
     }
 
@@ -253,6 +300,11 @@ impl Shard {
             ObjectName::Owner(name) => {
                 if self.owners.remove(name).is_some() {
                     self.reown(name, outcome);
+                }
+            }
+            ObjectName::Profile(name) => {
+                if self.profiles.remove(name).is_some() {
+                    outcome.profiles.insert(name.clone());
                 }
             }
         }
@@ -268,12 +320,21 @@ impl Shard {
         if before.map(|facts| &**facts) == facts.as_ref() {
             return;
         }
+        let ips = |facts: Option<&ServiceFacts>| {
+            facts.map_or(Vec::new(), |facts| facts.cluster_ips.to_vec())
+        };
+        let moved = (ips(before.map(|facts| &**facts)), ips(facts.as_ref()));
         let before = before.map(|facts| &facts.membership);
         let after = facts.as_ref().map(|facts| &facts.membership);
         if before != after {
             outcome
                 .memberships
                 .push((name.clone(), before.cloned(), after.cloned()));
+        }
+        if moved.0 != moved.1 {
+            self.claims
+                .replace(&Claim::Service(name.clone()), &moved.0, &moved.1);
+            outcome.addresses.extend(moved.0.into_iter().chain(moved.1));
         }
         match facts {
             Some(facts) => self.services.insert(name.clone(), Arc::new(facts)),
@@ -344,6 +405,12 @@ impl Shard {
                     .insert(name.clone());
             }
         }
+        let claimed =
+            |facts: Option<&Arc<PodFacts>>| facts.map_or(Vec::new(), |facts| claimed_by(facts));
+        let (before, after) = (claimed(old), claimed(facts.as_ref()));
+        self.claims
+            .replace(&Claim::Pod(name.clone()), &before, &after);
+        outcome.addresses.extend(before.into_iter().chain(after));
         match facts {
             Some(facts) => {
                 let workload = self.workload(name.clone(), facts);
@@ -367,6 +434,7 @@ impl Shard {
             };
             let workload = self.workload(name.clone(), Arc::clone(&old.facts));
             if old.owner != workload.owner {
+                outcome.addresses.extend(claimed_by(&old.facts));
                 self.pods.insert(name.clone(), Arc::new(workload));
                 self.mark_slices_of(&name, outcome);
             }
@@ -468,6 +536,14 @@ fn pods_of(facts: &SliceFacts) -> impl Iterator<Item = &PodName> {
             Backing::Pod(pod) => Some(pod),
             Backing::Address | Backing::ExternalWorkload(_) => None,
         })
+}
+
+/// The addresses that a Pod claims: none once it has finished.
+fn claimed_by(pod: &PodFacts) -> Vec<IpAddr> {
+    if pod.is_finished() {
+        return Vec::new();
+    }
+    pod.reachable_at().collect()
 }
 
 /// The ReplicaSet or Job that owns a Pod, if one does.

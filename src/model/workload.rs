@@ -49,8 +49,14 @@ pub struct Owner {
 pub struct PodFacts {
     /// `status.podIPs`, else `status.podIP`.
     pub ips: Box<[IpAddr]>,
-    /// Phase is `Succeeded` or `Failed`: its address may already be somebody else's.
-    pub finished: bool,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// It has a `deletionTimestamp`.
+    pub terminating: bool,
+    /// `spec.hostNetwork`: its addresses are those of its Node, and it has only its host ports there.
+    pub host_network: bool,
+    /// Where it is reached at its Node; `None` if it has no host port.
+    pub on_host: Option<Box<HostPorts>>,
     /// `spec.nodeName`.
     pub node: Option<NodeName>,
     /// `spec.serviceAccountName`; `default` if absent.
@@ -67,6 +73,27 @@ pub struct PodFacts {
     pub skip_inbound_ports: PortSet,
     /// What the `linkerd-proxy` container listens on.
     pub proxy: ProxyPorts,
+}
+
+/// `status.phase` of a Pod, as far as it matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodPhase {
+    /// Not running yet, or nobody knows.
+    #[default]
+    Starting,
+    /// `Running`, ready or not.
+    Running,
+    /// `Succeeded` or `Failed`: its address may already be somebody else's.
+    Finished,
+}
+
+/// The ports of a Node that lead to a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostPorts {
+    /// `status.hostIPs`, else `status.hostIP`.
+    pub ips: Box<[IpAddr]>,
+    /// `hostPort` of its containers, in order, without duplicates; never empty.
+    pub ports: Box<[u16]>,
 }
 
 /// Ports read from the environment of a Pod's `linkerd-proxy` container; `None` where they cannot be read.
@@ -141,5 +168,24 @@ impl PodFacts {
     /// Whether the Pod has this address.
     pub fn has_ip(&self, ip: IpAddr) -> bool {
         self.ips.contains(&ip)
+    }
+
+    /// Whether it has run for the last time.
+    pub fn is_finished(&self) -> bool {
+        self.phase == PodPhase::Finished
+    }
+
+    /// Whether a port of this address of its Node leads to it.
+    pub fn has_host_port(&self, ip: IpAddr, port: u16) -> bool {
+        self.on_host
+            .as_ref()
+            .is_some_and(|host| host.ips.contains(&ip) && host.ports.contains(&port))
+    }
+
+    /// The addresses at which somebody may reach it, at all ports or at some; with repetitions.
+    pub fn reachable_at(&self) -> impl Iterator<Item = IpAddr> {
+        let own = (!self.host_network).then_some(&self.ips);
+        let host = self.on_host.as_ref().map(|host| &host.ips);
+        own.into_iter().chain(host).flatten().copied()
     }
 }

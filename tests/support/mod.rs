@@ -7,7 +7,8 @@
 //! - [`rbac`], [`link`], [`services`]: what an operator and Linkerd's multicluster extension would put into clusters;
 //! - [`fault_proxy::FaultProxy`]: a bad network in front of an API server;
 //! - [`tributary::Tributary`]: the product's own binary;
-//! - [`subscription::Subscription`]: a client made from Linkerd's published protocol, independent of the product's code.
+//! - [`subscription::Subscription`] and [`profile::ProfileSubscription`]: clients made from Linkerd's published protocol,
+//!   independent of the product's code.
 //!
 //! Nothing here sleeps for a fixed time and hopes; [`wait_for`] polls until a state is there or a generous deadline has passed.
 
@@ -27,6 +28,7 @@ pub mod objects;
 pub mod peers;
 pub mod pki;
 pub mod process;
+pub mod profile;
 pub mod rbac;
 pub mod services;
 pub mod subscription;

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::cluster::Cluster;
 use super::peers::free_port;
 use super::process::{Process, Signal};
+use super::profile::ProfileSubscription;
 use super::subscription::Subscription;
 use super::{http, scratch_folder, wait_for};
 
@@ -104,6 +105,11 @@ impl Tributary {
     /// Opens a stream for an authority, with a context token.
     pub fn get_with_token(&self, authority: &str, token: &str) -> Subscription {
         Subscription::open(self.address, authority, token, Some(self.process.clone()))
+    }
+
+    /// Opens a stream of profiles for an authority, with a context token.
+    pub fn get_profile(&self, authority: &str, token: &str) -> ProfileSubscription {
+        ProfileSubscription::open(self.address, authority, token, Some(self.process.clone()))
     }
 
     /// What `/metrics` says.

@@ -18,11 +18,12 @@ use tonic::{Request, Response, Status};
 use tracing::{debug, warn};
 
 use super::dispatch::Refusal;
-use super::metrics::Metrics;
+use super::metrics::{MethodMetrics, Metrics};
+use super::profile::{self, Asked, NoProfile, Profiles};
 use super::stream::{self, Ending, NotOpened};
-use super::token::ContextToken;
+use super::token::{ContextToken, TokenError};
 use super::translate::{PREFIX_LEN, Translation};
-use crate::model::{Authority, Host, NodeName};
+use crate::model::{Authority, Host, Namespace, NodeName};
 use crate::proto::destination::GetDestination;
 use crate::publish::Catalog;
 
@@ -44,7 +45,7 @@ pub struct Settings {
     pub translation: Translation,
 }
 
-/// Serves `Get`. Cheap to clone.
+/// Serves `Get` and `GetProfile`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Destination(Arc<Inner>);
 
@@ -53,6 +54,7 @@ struct Inner {
     catalog: Catalog,
     settings: Settings,
     translation: Arc<Translation>,
+    profiles: Profiles,
     metrics: Metrics,
     shutdown: CancellationToken,
 }
@@ -70,8 +72,14 @@ impl Destination {
         shutdown: CancellationToken,
     ) -> Self {
         let translation = Arc::new(settings.translation.clone());
+        let profiles = Profiles::new(
+            catalog.clone(),
+            Arc::clone(&translation),
+            &settings.cluster_domain,
+        );
         Self(Arc::new(Inner {
             catalog,
+            profiles,
             settings,
             translation,
             metrics,
@@ -79,26 +87,98 @@ impl Destination {
         }))
     }
 
-    async fn get(&self, request: Request<GetDestination>) -> Result<Response<Frames>, Status> {
+    async fn answer(
+        &self,
+        method: Method,
+        request: Request<GetDestination>,
+    ) -> Result<Response<Frames>, Status> {
         let client = request.remote_addr();
-        let result = self.open(request.into_inner()).await;
+        let request = request.into_inner();
+        let result = match method {
+            Method::Get => self.get(request).await,
+            Method::GetProfile => self.get_profile(request).await,
+        };
         let code = result
             .as_ref()
             .map_or_else(Status::code, |_| tonic::Code::Ok);
-        self.0.metrics.answered(code);
+        self.metrics(method).answered(code);
         if let Err(status) = &result {
-            debug!(?client, ?code, message = status.message(), "get refused");
+            debug!(
+                ?method,
+                ?client,
+                ?code,
+                message = status.message(),
+                "request refused"
+            );
         }
         result.map(Response::new)
     }
 
-    async fn open(&self, get: GetDestination) -> Result<Frames, Status> {
+    async fn get(&self, get: GetDestination) -> Result<Frames, Status> {
+        let inner = &*self.0;
+        let (authority, token) = self.begin(Method::Get, &get)?;
+        let Host::Service { service, instance } = authority.host else {
+            return Err(Status::invalid_argument(format!(
+                "invalid authority {:?}: IP addresses cannot be looked up by Get",
+                get.path
+            )));
+        };
+        let node = token.node.filter(|node| !node.is_empty());
+        let request = stream::Request {
+            service,
+            instance,
+            port: authority.port,
+            node: node.map(NodeName::from),
+        };
+        let grace = inner.settings.startup_grace;
+        let opened = stream::open(request, &inner.catalog, grace, &inner.shutdown)
+            .await
+            .map_err(|error| status(&error))?;
+        let translation = Arc::clone(&inner.translation);
+        let frames = opened.run(translation, self.ending(), inner.metrics.get.open());
+        Ok(Box::pin(frames.map(Ok)))
+    }
+
+    async fn get_profile(&self, get: GetDestination) -> Result<Frames, Status> {
+        let inner = &*self.0;
+        let (authority, token) = self.begin(Method::GetProfile, &get)?;
+        let asked = match authority.host {
+            Host::Ip(ip) => Asked::Address(ip),
+            Host::Service {
+                service,
+                instance: Some(instance),
+            } => Asked::Instance(service, instance),
+            Host::Service {
+                service,
+                instance: None,
+            } => Asked::Service(service, host_of(&get.path).into()),
+        };
+        let namespace = token.namespace.filter(|namespace| !namespace.is_empty());
+        let request = profile::Request {
+            asked,
+            port: authority.port,
+            namespace: namespace.map(Namespace::from),
+        };
+        let opened = inner
+            .profiles
+            .open(request, inner.settings.startup_grace, &inner.shutdown)
+            .await
+            .map_err(|error| profile_status(&error))?;
+        let frames = opened.run(self.ending(), inner.metrics.get_profile.open());
+        Ok(Box::pin(frames.map(Ok)))
+    }
+
+    /// Checks whether there may be one more stream, and reads what is asked for and by whom.
+    fn begin(
+        &self,
+        method: Method,
+        get: &GetDestination,
+    ) -> Result<(Authority, ContextToken), Status> {
         let Inner {
-            catalog,
             settings,
-            translation,
             metrics,
             shutdown,
+            ..
         } = &*self.0;
         if shutdown.is_cancelled() {
             return Err(Status::unavailable("shutting down"));
@@ -109,57 +189,58 @@ impl Destination {
                 "{streams_max} streams are open, which is the limit"
             )));
         }
-        let (request, token) = self.parse(&get)?;
-        debug!(
-            path = get.path,
-            context_ns = token.namespace,
-            context_pod = token.pod,
-            "get"
-        );
-        let opened = stream::open(request, catalog, settings.startup_grace, shutdown)
-            .await
-            .map_err(|error| status(&error))?;
-        let ending = Ending::new(shutdown.clone(), settings.drain);
-        let frames = opened.run(Arc::clone(translation), ending, metrics.open());
-        Ok(Box::pin(frames.map(Ok)))
-    }
-
-    fn parse(&self, get: &GetDestination) -> Result<(stream::Request, ContextToken), Status> {
         if get.path.len() > TEXT_LEN_MAX {
             return Err(Status::invalid_argument(format!(
                 "invalid authority: longer than {TEXT_LEN_MAX} bytes"
             )));
         }
-        let authority =
-            Authority::parse(&get.path, &self.0.settings.cluster_domain).map_err(|error| {
-                Status::invalid_argument(format!("invalid authority {:?}: {error}", get.path))
-            })?;
-        let Host::Service { service, instance } = authority.host else {
-            return Err(Status::invalid_argument(format!(
-                "invalid authority {:?}: IP addresses cannot be looked up by Get",
-                get.path
-            )));
-        };
+        let authority = Authority::parse(&get.path, &settings.cluster_domain).map_err(|error| {
+            Status::invalid_argument(format!("invalid authority {:?}: {error}", get.path))
+        })?;
         let (token, error) = if get.context_token.len() > TEXT_LEN_MAX {
-            (ContextToken::default(), Some(super::token::TokenError))
+            (ContextToken::default(), Some(TokenError))
         } else {
             ContextToken::parse(&get.context_token)
         };
         if let Some(error) = error {
-            self.0.metrics.bad_token();
+            metrics.bad_token();
             warn!(%error, path = get.path, "context token ignored");
         }
-        let request = stream::Request {
-            service,
-            instance,
-            port: authority.port,
-            node: token
-                .node
-                .as_deref()
-                .filter(|node| !node.is_empty())
-                .map(NodeName::from),
-        };
-        Ok((request, token))
+        debug!(
+            ?method,
+            path = get.path,
+            context_ns = token.namespace,
+            context_pod = token.pod,
+            "request"
+        );
+        Ok((authority, token))
+    }
+
+    fn ending(&self) -> Ending {
+        Ending::new(self.0.shutdown.clone(), self.0.settings.drain)
+    }
+
+    fn metrics(&self, method: Method) -> &MethodMetrics {
+        match method {
+            Method::Get => &self.0.metrics.get,
+            Method::GetProfile => &self.0.metrics.get_profile,
+        }
+    }
+}
+
+/// The host of an authority that has been parsed, as it is written, without port and brackets.
+fn host_of(path: &str) -> &str {
+    let host = path.rsplit_once(':').map_or(path, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn profile_status(error: &NoProfile) -> Status {
+    match error {
+        NoProfile::NotOpened(error) => status(error),
+        NoProfile::NoSuchInstance(..) | NoProfile::InstanceUnknown(..) => {
+            Status::not_found(error.to_string())
+        }
+        NoProfile::Conflict(..) => Status::failed_precondition(error.to_string()),
     }
 }
 
@@ -193,39 +274,54 @@ impl tower::Service<http::Request<Body>> for Destination {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let method = Get(self.clone());
+        let method = match request.uri().path() {
+            "/io.linkerd.proxy.destination.Destination/Get" => Some(Method::Get),
+            "/io.linkerd.proxy.destination.Destination/GetProfile" => Some(Method::GetProfile),
+            _ => None,
+        };
+        let service = self.clone();
         Box::pin(async move {
-            Ok(match request.uri().path() {
-                "/io.linkerd.proxy.destination.Destination/Get" => {
-                    tonic::server::Grpc::new(GetCodec)
-                        .server_streaming(method, request)
+            Ok(match method {
+                Some(method) => {
+                    tonic::server::Grpc::new(SharedCodec)
+                        .server_streaming(Call { service, method }, request)
                         .await
                 }
-                _ => Status::unimplemented("this server answers Get only").into_http(),
+                None => Status::unimplemented("there is no such method").into_http(),
             })
         })
     }
 }
 
-#[derive(Debug)]
-struct Get(Destination);
+/// A method of the destination API.
+#[derive(Clone, Copy, Debug)]
+enum Method {
+    Get,
+    GetProfile,
+}
 
-impl ServerStreamingService<GetDestination> for Get {
+#[derive(Debug)]
+struct Call {
+    service: Destination,
+    method: Method,
+}
+
+impl ServerStreamingService<GetDestination> for Call {
     type Response = Bytes;
     type ResponseStream = Frames;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Frames>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<GetDestination>) -> Self::Future {
-        let service = self.0.clone();
-        Box::pin(async move { service.get(request).await })
+        let (service, method) = (self.service.clone(), self.method);
+        Box::pin(async move { service.answer(method, request).await })
     }
 }
 
 /// Requests are decoded; responses are already encoded, and shared by many streams.
 #[derive(Clone, Copy, Debug, Default)]
-struct GetCodec;
+struct SharedCodec;
 
-impl Codec for GetCodec {
+impl Codec for SharedCodec {
     type Encode = Bytes;
     type Decode = GetDestination;
     type Encoder = Self;
@@ -240,7 +336,7 @@ impl Codec for GetCodec {
     }
 }
 
-impl Encoder for GetCodec {
+impl Encoder for SharedCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -251,7 +347,7 @@ impl Encoder for GetCodec {
     }
 }
 
-impl Decoder for GetCodec {
+impl Decoder for SharedCodec {
     type Item = GetDestination;
     type Error = Status;
 

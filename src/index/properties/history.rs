@@ -9,9 +9,10 @@ use proptest::sample::select;
 
 use crate::index::{Kind, Object};
 use crate::model::{
-    Backing, Conditions, Endpoint, Federation, Membership, MirrorFacts, NodeFacts, NodeName, Owner,
-    OwnerKind, OwnerName, PodFacts, PodName, PortSet, ProxyPorts, RemoteService, ServiceFacts,
-    ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, Text, TrafficPolicy, Zone,
+    Backing, Conditions, Endpoint, Federation, HostPorts, Membership, MirrorFacts, NodeFacts,
+    NodeName, Override, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PortSet,
+    ProfileFacts, ProfileName, ProxyPorts, RemoteService, ServiceFacts, ServiceName, ServicePort,
+    SliceFacts, SliceName, SlicePort, Text, TrafficPolicy, Zone,
 };
 use crate::testing::HOME;
 
@@ -99,6 +100,21 @@ pub(super) fn services() -> Vec<ServiceName> {
         .collect()
 }
 
+/// Every address that anybody may have.
+pub(super) fn addresses() -> Vec<IpAddr> {
+    ADDRESSES
+        .iter()
+        .map(|address| address.parse().unwrap())
+        .collect()
+}
+
+/// Every ServiceProfile there can be.
+pub(super) fn profiles() -> Vec<ProfileName> {
+    NAMESPACES
+        .map(|namespace| ProfileName::new(namespace, "web"))
+        .to_vec()
+}
+
 fn query() -> impl Strategy<Value = Query> {
     (
         service_name(),
@@ -157,6 +173,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Node),
         1 => Just(Kind::ReplicaSet),
         1 => Just(Kind::Job),
+        1 => Just(Kind::ServiceProfile),
     ]
 }
 
@@ -167,6 +184,7 @@ fn object() -> impl Strategy<Value = Object> {
         5 => pod(),
         1 => node(),
         2 => owner_object(),
+        1 => profile(),
     ]
 }
 
@@ -178,24 +196,29 @@ fn service() -> impl Strategy<Value = Object> {
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.2),
         membership(),
+        vec(address(), 0..2),
     )
-        .prop_map(|(name, ports, external_name, local, membership)| {
-            let port = |(port, name): (u16, &str)| ServicePort {
-                port,
-                name: name.into(),
-            };
-            let facts = ServiceFacts {
-                ports: ports.into_iter().map(port).collect(),
-                external_name,
-                internal_traffic_policy: if local {
-                    TrafficPolicy::Local
-                } else {
-                    TrafficPolicy::Cluster
-                },
-                membership,
-            };
-            Object::Service(name, facts)
-        })
+        .prop_map(
+            |(name, ports, external_name, local, membership, cluster_ips)| {
+                let port = |(port, name): (u16, &str)| ServicePort {
+                    port,
+                    name: name.into(),
+                };
+                let facts = ServiceFacts {
+                    ports: ports.into_iter().map(port).collect(),
+                    external_name,
+                    internal_traffic_policy: if local {
+                        TrafficPolicy::Local
+                    } else {
+                        TrafficPolicy::Cluster
+                    },
+                    membership,
+                    cluster_ips: cluster_ips.into(),
+                    opaque_ports: None,
+                };
+                Object::Service(name, facts)
+            },
+        )
 }
 
 fn membership() -> impl Strategy<Value = Membership> {
@@ -278,6 +301,20 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         )
 }
 
+fn profile() -> impl Strategy<Value = Object> {
+    (pick(&NAMESPACES), 0..3_u32).prop_map(|(namespace, weight)| {
+        let facts = ProfileFacts {
+            overrides: [Override {
+                authority: "web".into(),
+                weight,
+            }]
+            .into(),
+            ..ProfileFacts::default()
+        };
+        Object::Profile(ProfileName::new(namespace, "web"), facts)
+    })
+}
+
 fn pod() -> impl Strategy<Value = Object> {
     let ports = |inbound, admin| ProxyPorts {
         inbound,
@@ -292,19 +329,33 @@ fn pod() -> impl Strategy<Value = Object> {
     (
         pod_name(),
         vec(address(), 0..3),
-        prop::bool::weighted(0.1),
+        (
+            phase(),
+            prop::bool::weighted(0.2),
+            prop::bool::weighted(0.2),
+        ),
         option::of(pick(&NODES)),
         option::of(pick(&["linkerd", "other"])),
         option::of(owner()),
         option::weighted(0.3, pick(&["8080", "8081", "1-65535", ""])),
         (prop::bool::weighted(0.2), proxy),
+        option::weighted(0.2, (address(), select(vec![80_u16, 81]))),
     )
         .prop_map(
-            |(name, ips, finished, node, mesh, owner, opaque, (skip, proxy))| {
+            |(name, ips, life, node, mesh, owner, opaque, (skip, proxy), on_host)| {
                 let ports = |list: &str| PortSet::parse(list, |_| None).0;
+                let (phase, terminating, host_network) = life;
                 let facts = PodFacts {
                     ips: ips.into(),
-                    finished,
+                    phase,
+                    terminating,
+                    host_network,
+                    on_host: on_host.map(|(ip, port)| {
+                        Box::new(HostPorts {
+                            ips: [ip].into(),
+                            ports: [port].into(),
+                        })
+                    }),
                     node: node.map(NodeName::from),
                     service_account: "default".into(),
                     control_plane_namespace: mesh.map(Text::from),
@@ -317,6 +368,14 @@ fn pod() -> impl Strategy<Value = Object> {
                 Object::Pod(name, facts)
             },
         )
+}
+
+fn phase() -> impl Strategy<Value = PodPhase> {
+    prop_oneof![
+        1 => Just(PodPhase::Starting),
+        8 => Just(PodPhase::Running),
+        1 => Just(PodPhase::Finished),
+    ]
 }
 
 fn node() -> impl Strategy<Value = Object> {

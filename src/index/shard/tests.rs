@@ -153,6 +153,7 @@ fn kinds_that_may_not_be_read_hold_nothing_up() {
         home().unreadable(Kind::Node),
         home().unreadable(Kind::ReplicaSet),
         home().unreadable(Kind::Job),
+        home().unreadable(Kind::ServiceProfile),
         home().unreadable(Kind::Service),
         home().apply(web()),
         home().resync(Kind::EndpointSlice, [web().object()]),

@@ -398,5 +398,6 @@ fn shown_name(name: &ObjectName) -> String {
         ObjectName::Pod(name) => format!("{resource} {name}"),
         ObjectName::Node(name) => format!("{resource} {name}"),
         ObjectName::Owner(name) => format!("{resource} {}/{}", name.namespace, name.name),
+        ObjectName::Profile(name) => format!("{resource} {name}"),
     }
 }

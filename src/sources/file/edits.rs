@@ -63,7 +63,7 @@ impl Edits {
     }
 }
 
-const RANK_MAX: usize = 5;
+const RANK_MAX: usize = 6;
 
 fn rank(kind: Kind) -> usize {
     match kind {
@@ -71,6 +71,7 @@ fn rank(kind: Kind) -> usize {
         Kind::ReplicaSet | Kind::Job => 1,
         Kind::Pod => 2,
         Kind::EndpointSlice => 3,
-        Kind::Service => 4,
+        Kind::ServiceProfile => 4,
+        Kind::Service => 5,
     }
 }

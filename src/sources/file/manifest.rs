@@ -306,7 +306,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
 }
 
 fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, D::Error> {
-    use objects::{EndpointSlice, Job, Node, Pod, ReplicaSet, Service};
+    use objects::{EndpointSlice, Job, Node, Pod, ReplicaSet, Service, ServiceProfile};
 
     let converted = match kind {
         Kind::Service => in_namespace(Service::deserialize(fields)?, |it| &mut it.metadata),
@@ -316,6 +316,9 @@ fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, 
         Kind::Pod => in_namespace(Pod::deserialize(fields)?, |it| &mut it.metadata),
         Kind::ReplicaSet => in_namespace(ReplicaSet::deserialize(fields)?, |it| &mut it.metadata),
         Kind::Job => in_namespace(Job::deserialize(fields)?, |it| &mut it.metadata),
+        Kind::ServiceProfile => {
+            in_namespace(ServiceProfile::deserialize(fields)?, |it| &mut it.metadata)
+        }
         Kind::Node => convert(&Node::deserialize(fields)?),
     };
     Ok(converted.map_or(Manifest::Nameless(kind), |converted| {
@@ -359,6 +362,7 @@ mod tests {
                 ObjectName::Pod(name) => format!("pod {name}"),
                 ObjectName::Node(name) => format!("node {name}"),
                 ObjectName::Owner(name) => format!("owner {}/{}", name.namespace, name.name),
+                ObjectName::Profile(name) => format!("profile {name}"),
             },
             Manifest::Secret(secret) => format!("secret {}", secret.metadata.name),
             Manifest::Nameless(kind) => format!("nameless {}", kind.resource()),

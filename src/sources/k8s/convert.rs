@@ -4,19 +4,27 @@
 //! an EndpointSlice without a Service, is as good as absent.
 
 mod pod;
+mod profile;
+mod quantity;
 mod slice;
+
+use std::net::IpAddr;
 
 use serde::de::DeserializeOwned;
 
 use super::objects::{self, HasMetadata, Metadata, OwnerReference};
 use crate::index::{Kind, Object, ObjectName};
 use crate::model::{
-    Federation, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodName,
-    RemoteService, ServiceFacts, ServiceName, ServicePort, SliceName, Text, TrafficPolicy, Zone,
+    Federation, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodName, PortSet,
+    ProfileName, RemoteService, ServiceFacts, ServiceName, ServicePort, SliceName, Text,
+    TrafficPolicy, Zone,
 };
 
 /// Value of `endpointslice.kubernetes.io/managed-by` on the EndpointSlices we write; they are never read back.
 pub const OUR_MANAGED_BY: &str = "endpointslice-writer.tributary.dev";
+
+/// Annotation of Pods and Services that lists ports whose protocol must not be guessed.
+const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
 
 /// Bytes of a user's text that a warning repeats.
 const QUOTE_MAX: usize = 80;
@@ -79,6 +87,14 @@ pub enum Warning {
         "annotation multicluster.linkerd.io/remote-discovery has {0:?}, which is not SERVICE@CLUSTER, so it is left out"
     )]
     Member(String),
+    /// A part of a ServiceProfile.
+    #[error("{part} {problem}")]
+    ProfilePart {
+        /// Where it is, such as `routes[2].condition`.
+        part: String,
+        /// What is wrong, and what that costs.
+        problem: &'static str,
+    },
 }
 
 /// Converts an object; `None` if it has no name.
@@ -115,6 +131,7 @@ pub fn decode<'de, D: serde::Deserializer<'de>>(
         Kind::Node => as_kind::<objects::Node, D>(deserializer),
         Kind::ReplicaSet => as_kind::<objects::ReplicaSet, D>(deserializer),
         Kind::Job => as_kind::<objects::Job, D>(deserializer),
+        Kind::ServiceProfile => as_kind::<objects::ServiceProfile, D>(deserializer),
     }
 }
 
@@ -127,6 +144,7 @@ pub fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
         ("v1", "Node") => Some(Kind::Node),
         ("apps/v1", "ReplicaSet") => Some(Kind::ReplicaSet),
         ("batch/v1", "Job") => Some(Kind::Job),
+        ("linkerd.io/v1alpha2", "ServiceProfile") => Some(Kind::ServiceProfile),
         _ => None,
     }
 }
@@ -144,6 +162,7 @@ impl Warning {
             Self::TargetName => "target_name",
             Self::PortItem { .. } => "port_item",
             Self::Member(_) => "member",
+            Self::ProfilePart { .. } => "profile_part",
         }
     }
 }
@@ -171,8 +190,18 @@ impl Convert for objects::Service {
                 name: Text::from(entry.name.as_deref().unwrap_or_default()),
             })
         });
+        let ports: Box<[ServicePort]> = ports.collect();
+        let opaque_ports = self.metadata.annotations.opaque_ports.as_deref();
         let facts = ServiceFacts {
-            ports: ports.collect(),
+            cluster_ips: cluster_ips(&self.spec, warnings),
+            opaque_ports: opaque_ports.map(|list| {
+                let named = |name: &str| {
+                    let named = |port: &&ServicePort| !name.is_empty() && &*port.name == name;
+                    ports.iter().find(named).map(|port| port.port)
+                };
+                port_list(OPAQUE_PORTS, list, named, warnings)
+            }),
+            ports,
             external_name: self.spec.type_.as_deref() == Some("ExternalName"),
             internal_traffic_policy: match self.spec.internal_traffic_policy.as_deref() {
                 Some("Local") => TrafficPolicy::Local,
@@ -264,6 +293,58 @@ impl Convert for objects::Job {
         let name = owner_name(OwnerKind::Job, &self.metadata);
         Some(Object::Owner(name, sole_owner(&self.metadata)))
     }
+}
+
+impl Convert for objects::ServiceProfile {
+    const KIND: Kind = Kind::ServiceProfile;
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Profile(profile_name(metadata))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let name = profile_name(&self.metadata);
+        Some(Object::Profile(name, profile::facts(&self.spec, warnings)))
+    }
+}
+
+fn profile_name(metadata: &Metadata) -> ProfileName {
+    ProfileName::new(metadata.namespace.as_str(), metadata.name.as_str())
+}
+
+/// The addresses of a Service, of which a headless one has none.
+fn cluster_ips(spec: &objects::ServiceSpec, warnings: &mut Vec<Warning>) -> Box<[IpAddr]> {
+    let several = spec.cluster_ips.iter().map(String::as_str);
+    let first = spec.cluster_ip.as_deref();
+    let first = first.filter(|_| spec.cluster_ips.is_empty());
+    several
+        .chain(first)
+        .filter(|text| !matches!(*text, "" | "None"))
+        .filter_map(|text| ip(text, warnings))
+        .collect()
+}
+
+/// A list of ports in an annotation.
+fn port_list(
+    annotation: &'static str,
+    list: &str,
+    named: impl Fn(&str) -> Option<u16>,
+    warnings: &mut Vec<Warning>,
+) -> PortSet {
+    let (ports, bad) = PortSet::parse(list, named);
+    warnings.extend(bad.iter().map(|item| Warning::PortItem {
+        annotation,
+        item: quote(item),
+    }));
+    ports
+}
+
+fn ip(text: &str, warnings: &mut Vec<Warning>) -> Option<IpAddr> {
+    let ip = slice::address(text);
+    if ip.is_none() {
+        warnings.push(Warning::Address(quote(text)));
+    }
+    ip
 }
 
 /// Where the endpoints of a Service are; annotations, even empty ones, win over the label.

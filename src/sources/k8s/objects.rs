@@ -38,6 +38,8 @@ pub struct Metadata {
     /// Who owns the object.
     #[serde(deserialize_with = "or_default")]
     pub owner_references: Vec<OwnerReference>,
+    /// When it was asked to go; present while it is going.
+    pub deletion_timestamp: Option<String>,
 }
 
 /// Labels that we use, of any kind of object.
@@ -77,7 +79,7 @@ pub struct Labels {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Annotations {
-    /// Pod: ports whose protocol must not be guessed.
+    /// Pod or Service: ports whose protocol must not be guessed.
     #[serde(rename = "config.linkerd.io/opaque-ports")]
     pub opaque_ports: Option<String>,
     /// Pod: ports that bypass its proxy.
@@ -136,6 +138,12 @@ pub struct ServiceSpec {
     pub type_: Option<String>,
     /// `Cluster` or `Local`.
     pub internal_traffic_policy: Option<String>,
+    /// Its first address, `None`, or empty.
+    #[serde(rename = "clusterIP")]
+    pub cluster_ip: Option<String>,
+    /// Its addresses.
+    #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
+    pub cluster_ips: Vec<String>,
     /// The ports.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<Port>,
@@ -258,6 +266,9 @@ pub struct Pod {
 pub struct PodSpec {
     /// The node it runs on.
     pub node_name: Option<String>,
+    /// Whether it is in the network of its node.
+    #[serde(deserialize_with = "or_default")]
+    pub host_network: bool,
     /// The account it runs as.
     pub service_account_name: Option<String>,
     /// Containers that start before the others.
@@ -291,6 +302,8 @@ pub struct ContainerPort {
     pub name: Option<String>,
     /// Its number.
     pub container_port: Option<i64>,
+    /// The port of the node that leads to it.
+    pub host_port: Option<i64>,
 }
 
 /// An environment variable of a container.
@@ -315,13 +328,19 @@ pub struct PodStatus {
     pub pod_ip: Option<String>,
     /// Its addresses.
     #[serde(rename = "podIPs", deserialize_with = "or_default")]
-    pub pod_ips: Vec<PodIp>,
+    pub pod_ips: Vec<Ip>,
+    /// The first address of its node.
+    #[serde(rename = "hostIP")]
+    pub host_ip: Option<String>,
+    /// The addresses of its node.
+    #[serde(rename = "hostIPs", deserialize_with = "or_default")]
+    pub host_ips: Vec<Ip>,
 }
 
-/// One entry of `status.podIPs`.
+/// One entry of `status.podIPs` or `status.hostIPs`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct PodIp {
+pub struct Ip {
     /// The address.
     #[serde(deserialize_with = "or_default")]
     pub ip: String,
@@ -352,6 +371,17 @@ pub struct Job {
     /// Metadata.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Metadata,
+}
+
+/// `ServiceProfile` of `linkerd.io/v1alpha2`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ServiceProfile {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What is wanted, as it is written: its definition admits much that makes no sense.
+    pub spec: serde_json::Value,
 }
 
 /// `Secret` of the core group.
@@ -389,7 +419,16 @@ macro_rules! has_metadata {
     )+};
 }
 
-has_metadata!(Service, EndpointSlice, Pod, Node, ReplicaSet, Job, Secret);
+has_metadata!(
+    Service,
+    EndpointSlice,
+    Pod,
+    Node,
+    ReplicaSet,
+    Job,
+    ServiceProfile,
+    Secret
+);
 
 // === impl EnvVar ===
 

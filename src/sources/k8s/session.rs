@@ -96,6 +96,7 @@ impl ClusterSource {
                 Kind::Node => watches.spawn(source.follow::<objects::Node>()),
                 Kind::ReplicaSet => watches.spawn(source.follow::<objects::ReplicaSet>()),
                 Kind::Job => watches.spawn(source.follow::<objects::Job>()),
+                Kind::ServiceProfile => watches.spawn(source.follow::<objects::ServiceProfile>()),
             };
         }
         match watches.join_next().await {
@@ -121,7 +122,9 @@ impl ClusterSource {
                 Err(failure) => {
                     if is_refusal(&failure) {
                         let since = *refused_since.get_or_insert_with(Instant::now);
-                        if since.elapsed() < REFUSAL_BELIEVED_AFTER {
+                        // That a mesh's own kind is not defined is nothing unusual, and not worth waiting for.
+                        let usual = K::KIND.is_custom() && failure.class == FailureClass::Absent;
+                        if !usual && since.elapsed() < REFUSAL_BELIEVED_AFTER {
                             self.count(K::KIND, &failure);
                             continue;
                         }

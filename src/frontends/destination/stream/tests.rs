@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::{NotOpened, Opened, Request};
+use super::{Ending, NotOpened, Opened, Request};
 use crate::frontends::destination::metrics::Metrics;
 use crate::frontends::destination::translate::{PREFIX_LEN, Translation};
 use crate::index::{Change, MeshPolicy, SelectPolicy};
@@ -85,8 +85,8 @@ fn run(opened: Result<Opened, NotOpened>) -> Pin<Box<dyn Stream<Item = Bytes> + 
     let metrics = Metrics::default();
     let frames = opened.unwrap().run(
         Arc::new(translation),
-        CancellationToken::new(),
-        metrics.open(),
+        Ending::new(CancellationToken::new(), Duration::ZERO),
+        metrics.get.open(),
     );
     Box::pin(frames)
 }
@@ -121,7 +121,7 @@ async fn read(stream: &mut Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> String 
 async fn a_complete_answer_is_given_at_once() {
     let (mut indexer, catalog) = bridge();
     check(
-        &open(&catalog, LONG).await,
+        &open(&catalog, Duration::ZERO).await,
         "the home cluster has not been read yet",
     );
     indexer.say(home().begins_with([]));
