@@ -23,8 +23,8 @@ use tributary::index::{
 };
 use tributary::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint, NodeName, Owner,
-    PodFacts, PodName, ServiceFacts, ServiceName, ServicePort, SessionId, SliceFacts, SliceName,
-    SlicePort, Text, Zone,
+    PodFacts, PodName, ProxyPorts, ServiceFacts, ServiceName, ServicePort, SessionId, SliceFacts,
+    SliceName, SlicePort, Text, Zone,
 };
 
 #[global_allocator]
@@ -120,7 +120,7 @@ fn build(services: u32, per_service: u32, pods: bool) -> Index {
                 .flat_map(|number| (0..per_service).map(move |pod| (number, pod)))
                 .map(|(number, pod)| Object::Pod(pod_name(number, pod), pod_facts(number, pod)))
                 .collect(),
-            Kind::Pod | Kind::Node | Kind::ReplicaSet | Kind::Job => Vec::new(),
+            _ => Vec::new(),
         };
         index.apply(object(ObjectChange::Resync(*kind, objects)), &mut touched);
     }
@@ -211,6 +211,11 @@ fn pod_facts(number: u32, pod: u32) -> PodFacts {
             kind: Text::from("ReplicaSet"),
             name: Text::from(format!("service-{number}-5d9c8b7f6")),
         }),
+        proxy: ProxyPorts {
+            inbound: Some(4143),
+            admin: Some(4191),
+            control: Some(4190),
+        },
         ..PodFacts::default()
     }
 }

@@ -8,6 +8,7 @@ mod authority;
 mod duration;
 mod http2;
 mod listen;
+mod reference;
 mod usage;
 
 use std::ffi::OsString;
@@ -151,6 +152,8 @@ pub enum Notice {
     OpaquePort(String),
     /// The value of `--outbound-transport-mode` is not known.
     TransportMode(String),
+    /// A flag of Linkerd's destination controller means nothing here.
+    NoEffect(String),
 }
 
 /// What `tributary endpoints` is to show.
@@ -211,6 +214,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
         .and_then(|matches| Cli::from_arg_matches(&matches))
         .map_err(|error| usage::stop(&error, &args))?;
     match cli.command {
+        Subcommand::Destination { args } => destination(&args),
         Subcommand::Serve(serve) => Config::new(*serve)
             .map(|config| Command::Serve(Box::new(config)))
             .map_err(Stop::Usage),
@@ -222,6 +226,25 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
             .map(|query| Command::Profile(Box::new(query)))
             .map_err(Stop::Usage),
         Subcommand::Completions { shell } => Ok(Command::Completions(shell)),
+    }
+}
+
+/// Reads the arguments of Linkerd's destination controller.
+fn destination(args: &[String]) -> Result<Command, Stop> {
+    if reference::asks_for_version(args) {
+        return read(["tributary", "--version"].map(OsString::from));
+    }
+    let (serve, notices) = reference::serve_args(args).map_err(Stop::Usage)?;
+    let args = ["tributary", "serve"].map(OsString::from);
+    let args = args
+        .into_iter()
+        .chain(serve.into_iter().map(OsString::from));
+    match read(args)? {
+        Command::Serve(mut config) => {
+            config.notices.extend(notices);
+            Ok(Command::Serve(config))
+        }
+        other => Ok(other),
     }
 }
 
@@ -403,6 +426,7 @@ impl Notice {
                     item, "item is neither a port nor a range, left out"
                 );
             }
+            Self::NoEffect(flag) => warn!(flag, "has no effect here"),
             Self::TransportMode(mode) => error!(
                 flag = "--outbound-transport-mode",
                 mode, "unknown mode, using transparent; write transparent or transport-header"

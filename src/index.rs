@@ -23,11 +23,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub use address::{Address, AddressOwner, Claimants, Conflict, Holder};
+pub use address::{Address, AddressOwner, Claimants, Conflict, Holder, Tenant};
 pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
 pub use diff::{Delta, apply, diff};
 pub use join::{Chunk, Held, Joined};
-pub use mesh::{Identity, Mesh, MeshPolicy, Protocol, ProxyUnreadable};
+pub use mesh::{Identity, IdentityForm, Mesh, MeshPolicy, Protocol, ProxyUnreadable};
 pub use select::{
     Candidate, ClientLocality, Collision, Exclusion, Locality, SelectPolicy, View, ViewEndpoint,
     ViewKey, examine, select,
@@ -227,6 +227,7 @@ impl Index {
             services: home.shard.services_at(ip),
             pods: pods.into(),
             host_ports: host_ports.into(),
+            external: home.shard.external_at(ip).cloned().collect(),
             remote: linked.collect(),
         }
     }

@@ -8,6 +8,7 @@ pub mod admin;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod frontends;
 pub mod index;
 pub mod model;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tracing::info;
 use tributary::cli::{self, Verdict};
 use tributary::config::{self, Command, Stop, UsageError};
-use tributary::{app, telemetry};
+use tributary::{app, demo, telemetry};
 
 fn main() -> ExitCode {
     let outcome = match config::read(std::env::args_os()) {
@@ -46,7 +46,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 let verdict = cli::profile(&query, &mut out, &mut err).await?;
                 Ok(verdict.into())
             }
-            Command::Demo(_) => anyhow::bail!("not built yet"),
+            Command::Demo(config) => {
+                telemetry::init(config.log)?;
+                demo::run(config).await?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Completions(shell) => {
                 cli::completions(shell, &mut io::stdout())?;
                 Ok(Verdict::Fine.into())

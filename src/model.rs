@@ -6,9 +6,12 @@
 mod authority;
 mod cluster;
 mod endpoint;
+mod external;
+mod labels;
 mod locality;
 mod ports;
 mod profile;
+mod server;
 mod service;
 mod text;
 mod workload;
@@ -16,12 +19,15 @@ mod workload;
 pub use authority::{Authority, AuthorityError, Host};
 pub use cluster::{ClusterFacts, ClusterName, ClusterRole, SessionId};
 pub use endpoint::{Backing, Conditions, Endpoint, MirrorFacts, SliceFacts, SliceName, SlicePort};
+pub use external::{ExternalWorkload, ExternalWorkloadFacts, ExternalWorkloadName};
+pub use labels::{Condition, Labels, Requirement, Selector};
 pub use locality::{NodeFacts, NodeName, Zone};
 pub use ports::{PortRange, PortSet};
 pub use profile::{
     HttpMethod, Override, ProfileFacts, ProfileName, RequestMatch, ResponseClass, ResponseMatch,
     RetryBudget, Route, SignedDuration, StatusRange,
 };
+pub use server::{NamedPort, ServerFacts, ServerName, ServerPort, Traits};
 pub use service::{
     Federation, Membership, Namespace, RemoteService, ServiceFacts, ServiceKey, ServiceName,
     ServicePort, TrafficPolicy,

@@ -19,6 +19,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Streams on one connection; control planes multiplex many proxies' lookups over few connections.
 const STREAMS_PER_CONNECTION_MAX: u32 = 100_000;
+/// Requests that a client has taken back before they were looked at, on one connection; beyond that the whole connection is
+/// ended, with the streams of everybody on it. Far more than the library's 20: a proxy in front of us carries many clients.
+const RESETS_PENDING_MAX: usize = 1024;
 /// Requests are short: an authority and a token.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
 
@@ -64,6 +67,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .http2_max_header_list_size(Some(HEADER_BYTES_MAX))
+        .http2_max_pending_accept_reset_streams(Some(RESETS_PENDING_MAX))
         .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
         .add_routes(routes)
         .add_service(health_service)

@@ -22,12 +22,14 @@
 )]
 
 mod cluster;
+mod external;
 mod objects;
 mod world;
 
 use std::net::IpAddr;
 
 pub use cluster::{ClusterBuilder, HOME, cluster, home};
+pub use external::{ExternalWorkloadBuilder, ServerBuilder, external_workload, server};
 pub use objects::{
     PodBuilder, ServiceBuilder, SliceBuilder, job, node, node_in, pod, replica_set, service,
     service_profile, slice,

@@ -15,9 +15,21 @@ mod bed;
 mod client;
 #[path = "apiserver/federated.rs"]
 mod federated;
+#[path = "apiserver/field_cases.rs"]
+mod field_cases;
 #[path = "apiserver/home.rs"]
 mod home;
+#[path = "apiserver/links.rs"]
+mod links;
+#[path = "apiserver/malformed.rs"]
+mod malformed;
 #[path = "apiserver/mirrors.rs"]
 mod mirrors;
+#[path = "apiserver/network.rs"]
+mod network;
 #[path = "apiserver/outages.rs"]
 mod outages;
+#[path = "apiserver/rotation.rs"]
+mod rotation;
+#[path = "apiserver/victim.rs"]
+mod victim;

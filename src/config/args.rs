@@ -45,6 +45,22 @@ Examples:
   tributary serve --manifests ./clusters           no cluster: ./clusters/home/*.yaml, ./clusters/west/*.yaml, …")]
     Serve(Box<ServeArgs>),
 
+    /// Serve, given the arguments of Linkerd's destination controller
+    ///
+    /// What `serve` does, in the controller's own syntax: `-addr=:8086 -enable-ipv6=false`. For swapping the image of a
+    /// control plane and little else. Flags that mean nothing here are accepted and logged. Flags that only Tributary
+    /// has come from the environment; see `tributary serve --help`.
+    #[command(disable_help_flag = true)]
+    Destination {
+        /// Arguments of the controller
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGUMENTS"
+        )]
+        args: Vec<String>,
+    },
+
     /// Serve three made-up clusters whose Pods come and go; needs nothing
     ///
     /// Everything is inside the binary. Prints what happens, and what to try against it. Stop it with Ctrl-C.

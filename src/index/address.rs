@@ -1,4 +1,4 @@
-//! Who has an address: Services by cluster IP, Pods by their own IP and by the ports of their Nodes.
+//! Who has an address: Services by cluster IP, Pods by their own IP and by the ports of their Nodes, ExternalWorkloads.
 //!
 //! Conflicts are facts like others: an [`Address`] lists everybody who claims it, and [`Address::owner`] decides.
 
@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::model::{ClusterFacts, PodPhase, ServiceName, Workload};
+use crate::model::{ClusterFacts, ExternalWorkload, PodPhase, ServiceName, Workload};
 
 /// Everybody who has an address, each list in order of name. Finished Pods have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,17 +17,28 @@ pub struct Address {
     pub pods: Box<[Holder]>,
     /// Pods of the home cluster that are reached at some of its ports, which are those of their Node.
     pub host_ports: Box<[Holder]>,
+    /// ExternalWorkloads of the home cluster that have it.
+    pub external: Box<[Arc<ExternalWorkload>]>,
     /// Pods of linked clusters whose own address it is.
     pub remote: Box<[Holder]>,
 }
 
-/// A workload that has an address, and where it is.
+/// A Pod that has an address, and where it is.
 #[derive(Clone, Debug)]
 pub struct Holder {
     /// Its cluster.
     pub cluster: Arc<ClusterFacts>,
-    /// The workload.
+    /// The Pod.
     pub workload: Arc<Workload>,
+}
+
+/// The workload that answers at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tenant {
+    /// A Pod.
+    Pod(Holder),
+    /// An ExternalWorkload of the home cluster.
+    External(Arc<ExternalWorkload>),
 }
 
 /// Who answers at one port of an address.
@@ -39,7 +50,7 @@ pub enum AddressOwner {
     /// A Service of the home cluster.
     Service(ServiceName),
     /// A workload.
-    Workload(Holder),
+    Workload(Tenant),
 }
 
 /// Several claim one address, and nothing says which of them has it.
@@ -61,6 +72,8 @@ pub enum Claimants {
     Pods,
     /// Pods, by host port.
     HostPorts,
+    /// ExternalWorkloads.
+    ExternalWorkloads,
 }
 
 /// What was found among workloads of one sort.
@@ -80,13 +93,16 @@ impl Address {
 
     /// Whether nobody in the home cluster has it: only then may it be an address of a linked cluster.
     pub fn is_free_at_home(&self) -> bool {
-        self.services.is_empty() && self.pods.is_empty() && self.host_ports.is_empty()
+        self.services.is_empty()
+            && self.pods.is_empty()
+            && self.host_ports.is_empty()
+            && self.external.is_empty()
     }
 
     /// Decides who answers at a port.
     ///
-    /// Services come first, then Pods by their own IP, then Pods by host port, then Pods of linked clusters. Pods that
-    /// are about to go count for nobody who does not use them already. A Pod owns an address once it runs; one that
+    /// Services come first, then Pods by their own IP, then Pods by host port, then ExternalWorkloads
+    /// that list the port, then Pods of linked clusters. Pods that are about to go count for nobody who does not use them already. A Pod owns an address once it runs; one that
     /// does not run yet keeps it from others.
     pub fn owner(&self, ip: IpAddr, port: u16) -> Result<AddressOwner, Conflict> {
         match &*self.services {
@@ -103,6 +119,14 @@ impl Address {
             Found::None => {}
             Found::One(holder) => return Ok(holder.as_owner()),
             Found::Several(count) => return Err(conflict(Claimants::HostPorts, count)),
+        }
+        let mut external = self.external_at(port);
+        match (external.next(), external.count()) {
+            (None, _) => {}
+            (Some(one), 0) => {
+                return Ok(AddressOwner::Workload(Tenant::External(Arc::clone(one))));
+            }
+            (Some(_), more) => return Err(conflict(Claimants::ExternalWorkloads, more + 1)),
         }
         if self.is_free_at_home()
             && let Found::One(holder) = sole(self.remote.iter())
@@ -122,9 +146,15 @@ impl Address {
                 AddressOwner::Nobody => AddressOwner::Nobody,
                 AddressOwner::Service(service) if self.services.contains(service) => before.clone(),
                 AddressOwner::Service(_) => AddressOwner::Nobody,
-                AddressOwner::Workload(holder) => self
+                AddressOwner::Workload(Tenant::Pod(holder)) => self
                     .still_held_by(holder, ip, port)
                     .map_or(AddressOwner::Nobody, Holder::as_owner),
+                AddressOwner::Workload(Tenant::External(workload)) => self
+                    .external_at(port)
+                    .find(|known| known.name == workload.name)
+                    .map_or(AddressOwner::Nobody, |known| {
+                        AddressOwner::Workload(Tenant::External(Arc::clone(known)))
+                    }),
             },
             Ok(owner) => owner,
         }
@@ -135,7 +165,13 @@ impl Address {
         self.host_ports.iter().filter(has_port)
     }
 
-    /// The same workload as it is now, if it has the address still.
+    fn external_at(&self, port: u16) -> impl Iterator<Item = &Arc<ExternalWorkload>> {
+        let has_port =
+            move |workload: &&Arc<ExternalWorkload>| workload.facts.ports.contains(&port);
+        self.external.iter().filter(has_port)
+    }
+
+    /// The same Pod as it is now, if it has the address still.
     fn still_held_by(&self, before: &Holder, ip: IpAddr, port: u16) -> Option<&Holder> {
         let is_same = |holder: &&Holder| {
             holder.workload.pod == before.workload.pod && holder.cluster.name == before.cluster.name
@@ -171,6 +207,7 @@ impl fmt::Display for Claimants {
             Self::Services => "Services",
             Self::Pods => "Pods",
             Self::HostPorts => "Pods with this host port",
+            Self::ExternalWorkloads => "ExternalWorkloads",
         })
     }
 }
@@ -181,7 +218,7 @@ impl Holder {
     /// What it makes of its address: its own while it runs.
     pub fn as_owner(&self) -> AddressOwner {
         match self.workload.facts.phase {
-            PodPhase::Running => AddressOwner::Workload(self.clone()),
+            PodPhase::Running => AddressOwner::Workload(Tenant::Pod(self.clone())),
             PodPhase::Starting | PodPhase::Finished => AddressOwner::Nobody,
         }
     }

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, NodeFacts, NodeName, Owner, OwnerKind, OwnerName,
-    PodFacts, PodName, ProfileFacts, ProfileName, ServiceFacts, ServiceName, SessionId, SliceFacts,
-    SliceName,
+    ClusterFacts, ClusterName, ClusterRole, ExternalWorkloadFacts, ExternalWorkloadName, NodeFacts,
+    NodeName, Owner, OwnerKind, OwnerName, PodFacts, PodName, ProfileFacts, ProfileName,
+    ServerFacts, ServerName, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
 };
 
 /// One thing that a source has learnt.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every change is about an object"
+)]
 pub enum Change {
     /// A cluster is linked, whether or not it can be reached.
     Linked {
@@ -72,6 +76,10 @@ pub enum Kind {
     ReplicaSet,
     /// `Job` of `batch`.
     Job,
+    /// `ExternalWorkload` of `workload.linkerd.io`.
+    ExternalWorkload,
+    /// `Server` of `policy.linkerd.io`.
+    Server,
     /// `ServiceProfile` of `linkerd.io`.
     ServiceProfile,
 }
@@ -89,6 +97,10 @@ pub enum Object {
     Node(NodeName, NodeFacts),
     /// A ReplicaSet or Job, and its only owner, if it has exactly one.
     Owner(OwnerName, Option<Owner>),
+    /// An ExternalWorkload.
+    ExternalWorkload(ExternalWorkloadName, ExternalWorkloadFacts),
+    /// An opaque Server.
+    Server(ServerName, ServerFacts),
     /// A ServiceProfile.
     Profile(ProfileName, ProfileFacts),
 }
@@ -106,6 +118,10 @@ pub enum ObjectName {
     Node(NodeName),
     /// A ReplicaSet or Job.
     Owner(OwnerName),
+    /// An ExternalWorkload.
+    ExternalWorkload(ExternalWorkloadName),
+    /// A Server.
+    Server(ServerName),
     /// A ServiceProfile.
     Profile(ProfileName),
 }
@@ -125,6 +141,8 @@ impl Kind {
                 Self::Node,
                 Self::ReplicaSet,
                 Self::Job,
+                Self::ExternalWorkload,
+                Self::Server,
                 Self::ServiceProfile,
             ],
             ClusterRole::Linked => &[
@@ -132,6 +150,7 @@ impl Kind {
                 Self::EndpointSlice,
                 Self::Pod,
                 Self::ReplicaSet,
+                Self::Server,
             ],
         }
     }
@@ -141,9 +160,12 @@ impl Kind {
         !matches!(self, Self::Service | Self::EndpointSlice)
     }
 
-    /// Whether a cluster often does without this kind: it is defined by a mesh, and may be defined at any time.
+    /// Whether the kind is one that Linkerd brings: a cluster without it is as good as one that has none of it.
     pub fn is_custom(self) -> bool {
-        matches!(self, Self::ServiceProfile)
+        matches!(
+            self,
+            Self::ExternalWorkload | Self::Server | Self::ServiceProfile
+        )
     }
 
     /// The plural resource name, as in RBAC rules.
@@ -155,6 +177,8 @@ impl Kind {
             Self::Node => "nodes",
             Self::ReplicaSet => "replicasets",
             Self::Job => "jobs",
+            Self::ExternalWorkload => "externalworkloads",
+            Self::Server => "servers",
             Self::ServiceProfile => "serviceprofiles",
         }
     }
@@ -180,6 +204,8 @@ impl Object {
             Self::Pod(name, _) => ObjectName::Pod(name.clone()),
             Self::Node(name, _) => ObjectName::Node(name.clone()),
             Self::Owner(name, _) => ObjectName::Owner(name.clone()),
+            Self::ExternalWorkload(name, _) => ObjectName::ExternalWorkload(name.clone()),
+            Self::Server(name, _) => ObjectName::Server(name.clone()),
             Self::Profile(name, _) => ObjectName::Profile(name.clone()),
         }
     }
@@ -196,6 +222,8 @@ impl ObjectName {
             Self::Pod(_) => Kind::Pod,
             Self::Node(_) => Kind::Node,
             Self::Owner(name) => name.kind.into(),
+            Self::ExternalWorkload(_) => Kind::ExternalWorkload,
+            Self::Server(_) => Kind::Server,
             Self::Profile(_) => Kind::ServiceProfile,
         }
     }

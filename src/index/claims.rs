@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::model::{PodName, ServiceName};
+use crate::model::{ExternalWorkloadName, PodName, ServiceName};
 
 /// Claims by address. Most addresses have one, which is kept without another allocation.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(super) enum Claim {
     Service(ServiceName),
     /// It is an address of this Pod, or of the Node where the Pod has a host port.
     Pod(PodName),
+    /// It is an address of this ExternalWorkload.
+    External(ExternalWorkloadName),
 }
 
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Claims {
     pub(super) fn services(&self, ip: IpAddr) -> impl Iterator<Item = &ServiceName> {
         self.claims(ip).iter().filter_map(|claim| match claim {
             Claim::Service(service) => Some(service),
-            Claim::Pod(_) => None,
+            Claim::Pod(_) | Claim::External(_) => None,
         })
     }
 
@@ -55,7 +57,15 @@ impl Claims {
     pub(super) fn pods(&self, ip: IpAddr) -> impl Iterator<Item = &PodName> {
         self.claims(ip).iter().filter_map(|claim| match claim {
             Claim::Pod(pod) => Some(pod),
-            Claim::Service(_) => None,
+            Claim::Service(_) | Claim::External(_) => None,
+        })
+    }
+
+    /// ExternalWorkloads that claim an address, in name order.
+    pub(super) fn external(&self, ip: IpAddr) -> impl Iterator<Item = &ExternalWorkloadName> {
+        self.claims(ip).iter().filter_map(|claim| match claim {
+            Claim::External(workload) => Some(workload),
+            Claim::Service(_) | Claim::Pod(_) => None,
         })
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Backing, PodName, SliceFacts, Workload};
+use crate::model::{Backing, ExternalWorkload, PodName, SliceFacts, Text, Workload};
 
 /// One slice, joined with what is behind its addresses. Immutable: a change makes a new chunk.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub enum Joined {
     Address,
     /// The Pod it names.
     Pod(Arc<Workload>),
+    /// The ExternalWorkload it names.
+    ExternalWorkload(Arc<ExternalWorkload>),
     /// It names a Pod of a cluster whose Pods may not be read; it is served without identity.
     Unreadable,
     /// It is not served.
@@ -34,7 +36,10 @@ pub enum Held {
     PodUnknown,
     /// The Pod it names has finished; its address may be somebody else's by now.
     PodFinished,
-    /// The ExternalWorkload it names is not known.
+    /// The Pod it names is meshed, and not known to have any address yet: what is known of it is older than the slice.
+    /// Served now, it would have no identity for a moment, and clients would talk to it in clear.
+    PodWithoutAddress,
+    /// The ExternalWorkload it names is not known, as always in a linked cluster, where they are not watched.
     ExternalWorkloadUnknown,
 }
 
@@ -45,20 +50,30 @@ pub(super) enum PodsReadable {
     No,
 }
 
-/// Looks up what is behind every endpoint of a slice.
+/// Looks up what is behind every endpoint of a slice. ExternalWorkloads are those of the slice's own namespace.
 pub(super) fn join(
     facts: Arc<SliceFacts>,
     pods: PodsReadable,
     pod: impl Fn(&PodName) -> Option<Arc<Workload>>,
+    external: impl Fn(&Text) -> Option<Arc<ExternalWorkload>>,
 ) -> Chunk {
     let joined = facts
         .endpoints
         .iter()
         .map(|endpoint| match &endpoint.backing {
             Backing::Address => Joined::Address,
-            Backing::ExternalWorkload(_) => Joined::Held(Held::ExternalWorkloadUnknown),
+            Backing::ExternalWorkload(name) => external(name).map_or(
+                Joined::Held(Held::ExternalWorkloadUnknown),
+                Joined::ExternalWorkload,
+            ),
             Backing::Pod(name) => match pod(name) {
                 Some(workload) if workload.facts.is_finished() => Joined::Held(Held::PodFinished),
+                Some(workload)
+                    if workload.facts.ips.is_empty()
+                        && workload.facts.control_plane_namespace.is_some() =>
+                {
+                    Joined::Held(Held::PodWithoutAddress)
+                }
                 Some(workload) => Joined::Pod(workload),
                 None if pods == PodsReadable::No => Joined::Unreadable,
                 None => Joined::Held(Held::PodUnknown),

@@ -2,10 +2,13 @@
 
 use std::num::NonZeroU16;
 
-use super::address::Holder;
+use super::address::{Holder, Tenant};
 use super::join::Joined;
 use super::select::ViewEndpoint;
-use crate::model::{ClusterFacts, PortSet, SliceFacts, Text, Workload};
+use crate::model::{ClusterFacts, ExternalWorkload, PortSet, SliceFacts, Text, Workload};
+
+/// Where the proxy beside an ExternalWorkload listens that does not say.
+const EXTERNAL_INBOUND_PORT: NonZeroU16 = NonZeroU16::new(4143).unwrap();
 
 /// Settings that decide what the mesh means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,13 +51,24 @@ pub enum Protocol {
 /// The TLS identity that an endpoint has to prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// A DNS-like name.
+    /// The name to prove.
     pub name: String,
+    /// What sort of name it is.
+    pub form: IdentityForm,
     /// The server name to ask for, where it is given apart from the identity.
     pub server_name: Option<String>,
 }
 
-/// All that a Pod and the settings make of one port, apart from names: equal for equal answers, in a few bytes.
+/// The sorts of names that identities are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdentityForm {
+    /// A DNS-like name, as Pods and gateways have.
+    Dns,
+    /// A URI, such as a SPIFFE ID, as ExternalWorkloads have.
+    Uri,
+}
+
+/// All that a workload and the settings make of one port, apart from names: equal for equal answers, in a few bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reach {
     inbound_port: Option<NonZeroU16>,
@@ -90,43 +104,65 @@ pub struct ProxyUnreadable;
 // === impl MeshPolicy ===
 
 impl MeshPolicy {
-    /// How a Pod's proxy is reached; the same for everything that is no Pod.
+    /// How a workload's proxy is reached; the same for everything that has no workload.
     pub(super) fn reach(&self, endpoint: &ViewEndpoint) -> Result<Reach, ProxyUnreadable> {
-        endpoint
-            .workload()
-            .map_or(Ok(Reach::default()), |workload| {
-                self.reach_pod(PodPort::of(endpoint, workload))
-            })
+        match endpoint.joined() {
+            Joined::Pod(workload) => self.reach_pod(PodPort::of(endpoint, workload)),
+            Joined::ExternalWorkload(workload) => {
+                Ok(self.reach_external_endpoint(endpoint, workload))
+            }
+            Joined::Address | Joined::Unreadable | Joined::Held(_) => Ok(Reach::default()),
+        }
     }
 
     /// What a client's proxy is told of an endpoint.
     ///
     /// Identity comes only from a Pod that vouches for the address, of the control plane's own namespace, in its
-    /// cluster's trust domain; or from the gateway annotation of a mirror's slice.
+    /// cluster's trust domain; from an ExternalWorkload that vouches for it; or from the gateway annotation of a
+    /// mirror's slice.
     pub fn mesh(&self, endpoint: &ViewEndpoint) -> Result<Mesh, ProxyUnreadable> {
         match endpoint.joined() {
             Joined::Pod(workload) => self.pod(PodPort::of(endpoint, workload)),
+            Joined::ExternalWorkload(workload) => {
+                let reach = self.reach_external_endpoint(endpoint, workload);
+                Ok(external(workload, reach))
+            }
             Joined::Address => Ok(self.gateway(endpoint.slice())),
             Joined::Unreadable | Joined::Held(_) => Ok(Mesh::default()),
         }
     }
 
     /// What a client's proxy is told of a port of a workload that has the address by itself.
-    pub fn mesh_at(&self, holder: &Holder, port: u16) -> Result<Mesh, ProxyUnreadable> {
-        self.pod(PodPort {
-            cluster: &holder.cluster,
-            workload: &holder.workload,
-            port,
-            vouched_for: true,
-        })
+    pub fn mesh_at(&self, tenant: &Tenant, port: u16) -> Result<Mesh, ProxyUnreadable> {
+        match tenant {
+            Tenant::Pod(holder) => self.pod(PodPort {
+                cluster: &holder.cluster,
+                workload: &holder.workload,
+                port,
+                vouched_for: true,
+            }),
+            Tenant::External(workload) => {
+                let reach = self.reach_external(workload, port, Proxy::Identified);
+                Ok(external(workload, reach))
+            }
+        }
     }
 
-    /// Whether the protocol at a port must not be guessed; a workload may say otherwise than the settings.
-    pub fn is_opaque(&self, workload: Option<&Workload>, port: u16) -> bool {
-        workload
-            .and_then(|workload| workload.facts.opaque_ports.as_ref())
-            .unwrap_or(&self.default_opaque_ports)
-            .contains(port)
+    /// Whether the protocol at a port of an address must not be guessed, whoever answers there.
+    pub fn is_opaque_at(&self, tenant: Option<&Tenant>, port: u16) -> bool {
+        match tenant {
+            None => self.default_opaque_ports.contains(port),
+            Some(Tenant::Pod(Holder { workload, .. })) => self.is_opaque(
+                port,
+                workload.facts.opaque_ports.as_ref(),
+                &workload.server_opaque,
+            ),
+            Some(Tenant::External(workload)) => self.is_opaque(
+                port,
+                workload.facts.opaque_ports.as_ref(),
+                &workload.server_opaque,
+            ),
+        }
     }
 
     fn pod(&self, pod: PodPort<'_>) -> Result<Mesh, ProxyUnreadable> {
@@ -145,6 +181,7 @@ impl MeshPolicy {
                 );
                 Identity {
                     server_name: Some(name.clone()),
+                    form: IdentityForm::Dns,
                     name,
                 }
             }),
@@ -159,7 +196,8 @@ impl MeshPolicy {
         let (Some(admin), Some(control)) = (pod.proxy.admin, pod.proxy.control) else {
             return Err(ProxyUnreadable);
         };
-        let opaque = self.is_opaque(Some(at.workload), port);
+        let by_servers = &at.workload.server_opaque;
+        let opaque = self.is_opaque(port, pod.opaque_ports.as_ref(), by_servers);
         let via_proxy_port = (self.transport_header || opaque) && ![admin, control].contains(&port);
         let inbound_port = if via_proxy_port {
             let port = pod.proxy.inbound.and_then(NonZeroU16::new);
@@ -185,6 +223,46 @@ impl MeshPolicy {
         })
     }
 
+    fn reach_external_endpoint(
+        &self,
+        endpoint: &ViewEndpoint,
+        workload: &ExternalWorkload,
+    ) -> Reach {
+        let proxy = if endpoint.is_vouched_for() {
+            Proxy::Identified
+        } else {
+            Proxy::Anonymous
+        };
+        self.reach_external(workload, endpoint.socket.port(), proxy)
+    }
+
+    /// An ExternalWorkload always has a proxy, which always speaks HTTP/2, and which no port bypasses.
+    fn reach_external(&self, workload: &ExternalWorkload, port: u16, proxy: Proxy) -> Reach {
+        let facts = &workload.facts;
+        let opaque = self.is_opaque(port, facts.opaque_ports.as_ref(), &workload.server_opaque);
+        let inbound_port = facts
+            .inbound_port
+            .and_then(NonZeroU16::new)
+            .unwrap_or(EXTERNAL_INBOUND_PORT);
+        Reach {
+            inbound_port: (self.transport_header || opaque).then_some(inbound_port),
+            protocol: if opaque {
+                Protocol::Opaque
+            } else {
+                Protocol::H2
+            },
+            proxy,
+        }
+    }
+
+    /// Whether a workload's own annotation, else the default, or any Server says so of a port.
+    fn is_opaque(&self, port: u16, annotated: Option<&PortSet>, by_servers: &PortSet) -> bool {
+        annotated
+            .unwrap_or(&self.default_opaque_ports)
+            .contains(port)
+            || by_servers.contains(port)
+    }
+
     fn gateway(&self, slice: &SliceFacts) -> Mesh {
         let identity = slice
             .mirror
@@ -200,6 +278,7 @@ impl MeshPolicy {
             inbound_port: None,
             identity: Some(Identity {
                 name: name.to_string(),
+                form: IdentityForm::Dns,
                 server_name: None,
             }),
         }
@@ -211,6 +290,25 @@ impl MeshPolicy {
         } else {
             Protocol::Unknown
         }
+    }
+}
+
+/// What a client's proxy is told of an ExternalWorkload that is reached in this way.
+fn external(workload: &ExternalWorkload, reach: Reach) -> Mesh {
+    let facts = &workload.facts;
+    let identity = facts
+        .identity
+        .as_ref()
+        .filter(|_| reach.proxy == Proxy::Identified);
+    Mesh {
+        meshed: true,
+        protocol: reach.protocol,
+        inbound_port: reach.inbound_port.map(NonZeroU16::get),
+        identity: identity.map(|uri| Identity {
+            name: uri.to_string(),
+            form: IdentityForm::Uri,
+            server_name: facts.server_name.as_ref().map(Text::to_string),
+        }),
     }
 }
 

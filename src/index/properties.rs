@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use super::{
     Address, Change, ClusterSummary, Holder, Index, Joined, Kind, Mesh, MeshPolicy, Object,
-    ObjectChange, ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View, ViewEndpoint,
-    ViewKey, apply, diff, select,
+    ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View,
+    ViewEndpoint, ViewKey, apply, diff, select,
 };
 use crate::model::{ClusterName, ProfileFacts, ProfileName, ServiceName, Workload};
 use crate::testing::{HOME, cluster};
@@ -168,6 +168,11 @@ impl Run {
                 address.services.iter().map(ToString::to_string).collect(),
                 holders(&address.pods),
                 holders(&address.host_ports),
+                address
+                    .external
+                    .iter()
+                    .map(|workload| workload.name.to_string())
+                    .collect(),
                 holders(&address.remote),
             ];
             assert_eq!(said, self.naive.address(*ip), "{ip}");
@@ -284,8 +289,21 @@ fn row(endpoint: &ViewEndpoint) -> String {
     let behind = match endpoint.joined() {
         Joined::Pod(workload) => {
             format!(
-                " {} {:?} {:?}",
-                workload.pod, workload.owner, workload.facts.owner
+                " {} {:?} {:?} {}",
+                workload.pod,
+                workload.owner,
+                workload.facts.owner,
+                workload.server_opaque.contains(endpoint.socket.port()),
+            )
+        }
+        Joined::ExternalWorkload(workload) => {
+            let mesh = policy(false).mesh.mesh(endpoint).unwrap();
+            format!(
+                " {} {:?} {} {}",
+                workload.name,
+                workload.facts.owner,
+                mesh.protocol == Protocol::Opaque,
+                mesh.identity.is_some(),
             )
         }
         Joined::Address => " address".to_owned(),
@@ -316,7 +334,7 @@ fn flat(rows: Vec<Row>) -> Vec<String> {
 
 /// Everything that a client may be told of an endpoint.
 fn told(view: &View, endpoint: &ViewEndpoint) -> (String, Result<Mesh, ProxyUnreadable>) {
-    let pod = endpoint.workload().map(|workload| {
+    let pod = endpoint.pod().map(|workload| {
         let facts = &workload.facts;
         let labels = (
             &facts.service_account,
@@ -326,9 +344,13 @@ fn told(view: &View, endpoint: &ViewEndpoint) -> (String, Result<Mesh, ProxyUnre
         format!("{} {:?} {labels:?}", workload.pod, workload.owner)
     });
     let kind = std::mem::discriminant(endpoint.joined());
+    let external = match endpoint.joined() {
+        Joined::ExternalWorkload(workload) => Some((&workload.name, &workload.facts.owner)),
+        _ => None,
+    };
     let locality = endpoint.locality(view.zone.as_ref());
     let text = format!(
-        "{} {:?} {} {:?} {:?} {pod:?} {kind:?} {locality:?} {} {}",
+        "{} {:?} {} {:?} {:?} {pod:?} {external:?} {kind:?} {locality:?} {} {}",
         endpoint.socket,
         endpoint.cluster,
         endpoint.slice().service,

@@ -231,7 +231,10 @@ fn list(
                     Some(Exclusion::OtherInstance)
                 }
                 _ if reach.is_err() => Some(Exclusion::ProxyUnreadable),
-                Joined::Address | Joined::Pod(_) | Joined::Unreadable => None,
+                Joined::Address
+                | Joined::Pod(_)
+                | Joined::ExternalWorkload(_)
+                | Joined::Unreadable => None,
             };
             all.push(Candidate {
                 endpoint: candidate,
@@ -387,11 +390,14 @@ impl ViewEndpoint {
         &self.chunk.joined[self.position as usize]
     }
 
-    /// The workload behind it, if there is one.
-    pub fn workload(&self) -> Option<&Workload> {
+    /// The Pod behind it, if there is one.
+    pub fn pod(&self) -> Option<&Workload> {
         match self.joined() {
             Joined::Pod(workload) => Some(workload),
-            Joined::Address | Joined::Unreadable | Joined::Held(_) => None,
+            Joined::Address
+            | Joined::ExternalWorkload(_)
+            | Joined::Unreadable
+            | Joined::Held(_) => None,
         }
     }
 
@@ -400,20 +406,30 @@ impl ViewEndpoint {
         match self.joined() {
             Joined::Pod(workload) => workload.facts.node.as_ref() == node,
             Joined::Unreadable => self.endpoint().node.as_ref() == node,
-            Joined::Address | Joined::Held(_) => false,
+            Joined::Address | Joined::ExternalWorkload(_) | Joined::Held(_) => false,
         }
     }
 
     /// Whether the workload vouches for the address: it has this IP.
     pub fn is_vouched_for(&self) -> bool {
-        self.workload()
-            .is_some_and(|workload| workload.facts.has_ip(self.socket.ip()))
+        let ip = self.socket.ip();
+        match self.joined() {
+            Joined::Pod(workload) => workload.facts.has_ip(ip),
+            Joined::ExternalWorkload(workload) => workload.facts.has_ip(ip),
+            Joined::Address | Joined::Unreadable | Joined::Held(_) => false,
+        }
+    }
+
+    fn has_workload(&self) -> bool {
+        matches!(self.joined(), Joined::Pod(_) | Joined::ExternalWorkload(_))
     }
 
     /// Where it is, seen from a client in a zone. Addresses that stand for themselves have no locality.
     pub fn locality(&self, client: Option<&Zone>) -> Locality {
         let zone = match self.joined() {
-            Joined::Pod(_) | Joined::Unreadable => self.endpoint().zone.as_ref(),
+            Joined::Pod(_) | Joined::ExternalWorkload(_) | Joined::Unreadable => {
+                self.endpoint().zone.as_ref()
+            }
             Joined::Address | Joined::Held(_) => None,
         };
         match (client, zone) {
@@ -450,7 +466,7 @@ impl ViewEndpoint {
             self.cluster.role,
             &self.cluster.name,
             !self.is_vouched_for(),
-            self.workload().is_none(),
+            !self.has_workload(),
         )
     }
 }
@@ -470,6 +486,14 @@ fn same_joined(one: &Joined, two: &Joined) -> bool {
                     && a.service_account == b.service_account
                     && a.control_plane_namespace == b.control_plane_namespace
                     && a.template_hash == b.template_hash)
+        }
+        (Joined::ExternalWorkload(one), Joined::ExternalWorkload(two)) => {
+            let (a, b) = (&one.facts, &two.facts);
+            Arc::ptr_eq(one, two)
+                || (one.name == two.name
+                    && a.owner == b.owner
+                    && a.identity == b.identity
+                    && a.server_name == b.server_name)
         }
         (Joined::Address, Joined::Address) | (Joined::Unreadable, Joined::Unreadable) => true,
         _ => false,

@@ -1,5 +1,7 @@
 //! What one session with one cluster has said.
 
+mod workloads;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -10,10 +12,11 @@ use super::claims::{Claim, Claims};
 use super::intern::Interner;
 use super::join::{Chunk, PodsReadable, join};
 use crate::model::{
-    Backing, ClusterRole, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodFacts,
-    PodName, ProfileFacts, ProfileName, ServiceFacts, ServiceName, SliceFacts, SliceName, Text,
-    Workload, Zone,
+    Backing, ClusterRole, ExternalWorkload, Membership, Namespace, NodeFacts, NodeName, PodName,
+    ProfileFacts, ProfileName, ServiceFacts, ServiceName, SliceFacts, SliceName, Text, Workload,
+    Zone,
 };
+use workloads::{WorkloadName, Workloads};
 
 /// The objects of one cluster, joined with one another once every kind has been read.
 #[derive(Debug)]
@@ -23,13 +26,11 @@ pub(super) struct Shard {
     slices: HashMap<SliceName, Arc<SliceFacts>>,
     /// Joined slices by the Service they belong to; empty until the shard is synced.
     chunks_by_service: HashMap<ServiceName, BTreeMap<Text, Arc<Chunk>>>,
-    pods: HashMap<PodName, Arc<Workload>>,
-    /// Slices by the hash of a Pod's name they mention: a few bytes per endpoint, and a wrong hit only costs a look.
-    slices_by_pod: HashMap<u64, Vec<SliceName>>,
+    workloads: Workloads,
+    /// Slices by the hash of a workload they mention: a few bytes per endpoint, and a wrong hit only costs a look.
+    slices_by_mention: HashMap<u64, Vec<SliceName>>,
     hasher: std::hash::RandomState,
     nodes: HashMap<NodeName, NodeFacts>,
-    owners: HashMap<OwnerName, Option<Owner>>,
-    pods_by_owner: HashMap<OwnerName, HashSet<PodName>>,
     /// Who claims which address.
     claims: Claims,
     profiles: HashMap<ProfileName, Arc<ProfileFacts>>,
@@ -64,11 +65,18 @@ pub(super) struct Outcome {
     stale: Stale,
 }
 
-/// Slices that have to be joined again. They are joined once per change, however many of their Pods it is about.
+/// Slices that have to be joined again. They are joined once per change, however many of their workloads it is about.
 #[derive(Debug)]
 enum Stale {
     Slices(BTreeSet<SliceName>),
     EverySlice,
+}
+
+/// A workload that a slice says is behind an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Mention<'a> {
+    Pod(&'a PodName),
+    External(&'a Namespace, &'a Text),
 }
 
 // === impl Shard ===
@@ -83,12 +91,10 @@ impl Shard {
             services: HashMap::new(),
             slices: HashMap::new(),
             chunks_by_service: HashMap::new(),
-            pods: HashMap::new(),
-            slices_by_pod: HashMap::new(),
+            workloads: Workloads::default(),
+            slices_by_mention: HashMap::new(),
             hasher: std::hash::RandomState::new(),
             nodes: HashMap::new(),
-            owners: HashMap::new(),
-            pods_by_owner: HashMap::new(),
             claims: Claims::default(),
             profiles: HashMap::new(),
             endpoint_count: 0,
@@ -149,7 +155,16 @@ impl Shard {
 
     /// Pods that claim an address, be it their own or one with a host port, in name order.
     pub(super) fn pods_at(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<Workload>> {
-        self.claims.pods(ip).filter_map(|pod| self.pods.get(pod))
+        self.claims
+            .pods(ip)
+            .filter_map(|pod| self.workloads.pod(pod))
+    }
+
+    /// ExternalWorkloads that claim an address, in name order.
+    pub(super) fn external_at(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<ExternalWorkload>> {
+        self.claims
+            .external(ip)
+            .filter_map(|name| self.workloads.external(&name.namespace, &name.name))
     }
 
     pub(super) fn profile(&self, name: &ProfileName) -> Option<&Arc<ProfileFacts>> {
@@ -237,21 +252,16 @@ impl Shard {
                 .map(ObjectName::Service)
                 .collect(),
             Kind::EndpointSlice => self.slices.keys().cloned().map(ObjectName::Slice).collect(),
-            Kind::Pod => self.pods.keys().cloned().map(ObjectName::Pod).collect(),
             Kind::Node => self.nodes.keys().cloned().map(ObjectName::Node).collect(),
-            Kind::ReplicaSet | Kind::Job => self
-                .owners
-                .keys()
-                .filter(|name| Kind::from(name.kind) == kind)
-                .cloned()
-                .map(ObjectName::Owner)
-                .collect(),
             Kind::ServiceProfile => self
                 .profiles
                 .keys()
                 .cloned()
                 .map(ObjectName::Profile)
                 .collect(),
+            Kind::Pod | Kind::ReplicaSet | Kind::Job | Kind::ExternalWorkload | Kind::Server => {
+                self.workloads.names(kind)
+            }
         }
     }
 
@@ -266,9 +276,24 @@ impl Shard {
                 let name = SliceName::new(interner.text(name.namespace.text()), name.name);
                 self.set_slice(name, Some(facts), outcome);
             }
-            Object::Pod(name, facts) => {
+            Object::Pod(name, mut facts) => {
+                facts.traits = interner.traits(&facts.traits);
                 let name = interner.pod(&name);
-                self.set_pod(&name, Some(Arc::new(facts)), outcome);
+                self.set_workload(&WorkloadName::Pod(name.clone()), outcome, |workloads| {
+                    workloads.set_pod(name, Some(Arc::new(facts)))
+                });
+            }
+            Object::ExternalWorkload(name, mut facts) => {
+                facts.traits = interner.traits(&facts.traits);
+                self.set_workload(
+                    &WorkloadName::External(name.clone()),
+                    outcome,
+                    |workloads| workloads.set_external(name, Some(facts)),
+                );
+            }
+            Object::Server(name, facts) => {
+                let differ = self.workloads.set_server(&name, Some(facts));
+                self.mark(&differ, outcome);
             }
             Object::Node(name, facts) => {
                 if self.nodes.get(&name) != Some(&facts) {
@@ -277,10 +302,8 @@ impl Shard {
                 }
             }
             Object::Owner(name, owner) => {
-                if self.owners.get(&name) != Some(&owner) {
-                    self.owners.insert(name.clone(), owner);
-                    self.reown(&name, outcome);
-                }
+                let differ = self.workloads.set_owner(&name, owner);
+                self.mark(&differ, outcome);
             }
             Object::Profile(name, facts) => {
                 if self.profiles.get(&name).map(|known| &**known) != Some(&facts) {
@@ -295,12 +318,26 @@ impl Shard {
         match name {
             ObjectName::Service(name) => self.set_service(name.clone(), None, outcome),
             ObjectName::Slice(name) => self.set_slice(name.clone(), None, outcome),
-            ObjectName::Pod(name) => self.set_pod(name, None, outcome),
             ObjectName::Node(name) => outcome.nodes |= self.nodes.remove(name).is_some(),
+            ObjectName::Pod(name) => {
+                self.set_workload(&WorkloadName::Pod(name.clone()), outcome, |workloads| {
+                    workloads.set_pod(name.clone(), None)
+                });
+            }
             ObjectName::Owner(name) => {
-                if self.owners.remove(name).is_some() {
-                    self.reown(name, outcome);
-                }
+                let differ = self.workloads.remove_owner(name);
+                self.mark(&differ, outcome);
+            }
+            ObjectName::ExternalWorkload(name) => {
+                self.set_workload(
+                    &WorkloadName::External(name.clone()),
+                    outcome,
+                    |workloads| workloads.set_external(name.clone(), None),
+                );
+            }
+            ObjectName::Server(name) => {
+                let differ = self.workloads.set_server(name, None);
+                self.mark(&differ, outcome);
             }
             ObjectName::Profile(name) => {
                 if self.profiles.remove(name).is_some() {
@@ -350,12 +387,12 @@ impl Shard {
         }
         if let Some(old) = old {
             self.endpoint_count -= old.endpoints.len();
-            for pod in pods_of(&old) {
-                let hash = self.hasher.hash_one(pod);
-                if let Some(slices) = self.slices_by_pod.get_mut(&hash) {
+            for mention in mentions(&old) {
+                let hash = self.hasher.hash_one(mention);
+                if let Some(slices) = self.slices_by_mention.get_mut(&hash) {
                     slices.retain(|slice| *slice != name);
                     if slices.is_empty() {
-                        self.slices_by_pod.remove(&hash);
+                        self.slices_by_mention.remove(&hash);
                     }
                 }
             }
@@ -369,10 +406,10 @@ impl Shard {
             return;
         };
         self.endpoint_count += facts.endpoints.len();
-        for pod in pods_of(&facts) {
+        for mention in mentions(&facts) {
             let slices = self
-                .slices_by_pod
-                .entry(self.hasher.hash_one(pod))
+                .slices_by_mention
+                .entry(self.hasher.hash_one(mention))
                 .or_default();
             if !slices.contains(&name) {
                 slices.push(name.clone());
@@ -382,86 +419,40 @@ impl Shard {
         outcome.stale.add(name);
     }
 
-    fn set_pod(&mut self, name: &PodName, facts: Option<Arc<PodFacts>>, outcome: &mut Outcome) {
-        let old = self.pods.get(name).map(|pod| &pod.facts);
-        if old == facts.as_ref() {
+    /// Takes in what a workload says now, and which addresses it claims.
+    fn set_workload(
+        &mut self,
+        name: &WorkloadName,
+        outcome: &mut Outcome,
+        set: impl FnOnce(&mut Workloads) -> Vec<WorkloadName>,
+    ) {
+        let before = self.workloads.claimed_by(name);
+        let differ = set(&mut self.workloads);
+        if differ.is_empty() {
             return;
         }
-        let old_owner = old.and_then(|facts| owner_name(name, facts));
-        let new_owner = facts.as_ref().and_then(|facts| owner_name(name, facts));
-        if old_owner != new_owner {
-            if let Some(owner) = old_owner
-                && let Some(pods) = self.pods_by_owner.get_mut(&owner)
-            {
-                pods.remove(name);
-                if pods.is_empty() {
-                    self.pods_by_owner.remove(&owner);
+        let after = self.workloads.claimed_by(name);
+        self.claims.replace(&Claim::from(name), &before, &after);
+        outcome.addresses.extend(before);
+        self.mark(&differ, outcome);
+    }
+
+    /// Something else is said of these workloads now: slices that mention them have to be joined again.
+    fn mark(&self, workloads: &[WorkloadName], outcome: &mut Outcome) {
+        for workload in workloads {
+            outcome
+                .addresses
+                .extend(self.workloads.claimed_by(workload));
+            let workload = Mention::from(workload);
+            let slices = self.slices_by_mention.get(&self.hasher.hash_one(workload));
+            for slice in slices.into_iter().flatten() {
+                if outcome.stale.contains(slice) {
+                    continue;
                 }
-            }
-            if let Some(owner) = new_owner {
-                self.pods_by_owner
-                    .entry(owner)
-                    .or_default()
-                    .insert(name.clone());
-            }
-        }
-        let claimed =
-            |facts: Option<&Arc<PodFacts>>| facts.map_or(Vec::new(), |facts| claimed_by(facts));
-        let (before, after) = (claimed(old), claimed(facts.as_ref()));
-        self.claims
-            .replace(&Claim::Pod(name.clone()), &before, &after);
-        outcome.addresses.extend(before.into_iter().chain(after));
-        match facts {
-            Some(facts) => {
-                let workload = self.workload(name.clone(), facts);
-                self.pods.insert(name.clone(), Arc::new(workload))
-            }
-            None => self.pods.remove(name),
-        };
-        self.mark_slices_of(name, outcome);
-    }
-
-    /// Looks up again who owns the Pods of a ReplicaSet or Job.
-    fn reown(&mut self, owner: &OwnerName, outcome: &mut Outcome) {
-        let pods: Vec<PodName> = self
-            .pods_by_owner
-            .get(owner)
-            .map(|pods| pods.iter().cloned().collect())
-            .unwrap_or_default();
-        for name in pods {
-            let Some(old) = self.pods.get(&name) else {
-                continue;
-            };
-            let workload = self.workload(name.clone(), Arc::clone(&old.facts));
-            if old.owner != workload.owner {
-                outcome.addresses.extend(claimed_by(&old.facts));
-                self.pods.insert(name.clone(), Arc::new(workload));
-                self.mark_slices_of(&name, outcome);
-            }
-        }
-    }
-
-    fn workload(&self, pod: PodName, facts: Arc<PodFacts>) -> Workload {
-        let owner = facts.owner.as_ref().map(|owner| {
-            owner_name(&pod, &facts)
-                .and_then(|name| {
-                    let of_owner = self.owners.get(&name)?.as_ref()?;
-                    name.kind.passes_on(of_owner).then(|| of_owner.clone())
-                })
-                .unwrap_or_else(|| owner.clone())
-        });
-        Workload { pod, facts, owner }
-    }
-
-    fn mark_slices_of(&self, pod: &PodName, outcome: &mut Outcome) {
-        let slices = self.slices_by_pod.get(&self.hasher.hash_one(pod));
-        for slice in slices.into_iter().flatten() {
-            if outcome.stale.contains(slice) {
-                continue;
-            }
-            let facts = self.slices.get(slice);
-            if facts.is_some_and(|facts| pods_of(facts).any(|mentioned| mentioned == pod)) {
-                outcome.stale.add(slice.clone());
+                let facts = self.slices.get(slice);
+                if facts.is_some_and(|facts| mentions(facts).any(|mention| mention == workload)) {
+                    outcome.stale.add(slice.clone());
+                }
             }
         }
     }
@@ -480,9 +471,13 @@ impl Shard {
             let Some(facts) = self.slices.get(&slice) else {
                 continue;
             };
-            let chunk = join(Arc::clone(facts), readable, |pod| {
-                self.pods.get(pod).cloned()
-            });
+            let namespace = &facts.service.namespace;
+            let chunk = join(
+                Arc::clone(facts),
+                readable,
+                |pod| self.workloads.pod(pod).cloned(),
+                |external| self.workloads.external(namespace, external).cloned(),
+            );
             outcome.services.insert(facts.service.clone());
             self.chunks_by_service
                 .entry(facts.service.clone())
@@ -527,33 +522,28 @@ impl Stale {
     }
 }
 
-/// The Pods that a slice mentions, in order, with repetitions.
-fn pods_of(facts: &SliceFacts) -> impl Iterator<Item = &PodName> {
+// === impl Mention ===
+
+impl<'a> From<&'a WorkloadName> for Mention<'a> {
+    fn from(name: &'a WorkloadName) -> Self {
+        match name {
+            WorkloadName::Pod(name) => Self::Pod(name),
+            WorkloadName::External(name) => Self::External(&name.namespace, &name.name),
+        }
+    }
+}
+
+/// The workloads that a slice mentions, in order, with repetitions.
+fn mentions(facts: &SliceFacts) -> impl Iterator<Item = Mention<'_>> {
+    let namespace = &facts.service.namespace;
     facts
         .endpoints
         .iter()
-        .filter_map(|endpoint| match &endpoint.backing {
-            Backing::Pod(pod) => Some(pod),
-            Backing::Address | Backing::ExternalWorkload(_) => None,
+        .filter_map(move |endpoint| match &endpoint.backing {
+            Backing::Pod(pod) => Some(Mention::Pod(pod)),
+            Backing::ExternalWorkload(name) => Some(Mention::External(namespace, name)),
+            Backing::Address => None,
         })
-}
-
-/// The addresses that a Pod claims: none once it has finished.
-fn claimed_by(pod: &PodFacts) -> Vec<IpAddr> {
-    if pod.is_finished() {
-        return Vec::new();
-    }
-    pod.reachable_at().collect()
-}
-
-/// The ReplicaSet or Job that owns a Pod, if one does.
-fn owner_name(pod: &PodName, facts: &PodFacts) -> Option<OwnerName> {
-    let owner = facts.owner.as_ref()?;
-    Some(OwnerName {
-        kind: OwnerKind::of(owner)?,
-        namespace: pod.namespace.clone(),
-        name: owner.name.clone(),
-    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Namespace, NodeName, PortSet, Text};
+use super::{Namespace, NodeName, PortSet, Text, Traits};
 
 /// A Pod within its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +73,8 @@ pub struct PodFacts {
     pub skip_inbound_ports: PortSet,
     /// What the `linkerd-proxy` container listens on.
     pub proxy: ProxyPorts,
+    /// Its labels and named ports.
+    pub traits: Arc<Traits>,
 }
 
 /// `status.phase` of a Pod, as far as it matters.
@@ -116,6 +118,8 @@ pub struct Workload {
     pub facts: Arc<PodFacts>,
     /// The owner to name it by: the Deployment behind a ReplicaSet, and so on. `None` if it has none.
     pub owner: Option<Owner>,
+    /// Ports that some Server says are opaque.
+    pub server_opaque: PortSet,
 }
 
 // === impl PodName ===

@@ -13,8 +13,8 @@ use crate::index::ClusterState;
 #[derive(Debug)]
 pub struct ClusterCollector(Catalog);
 
-/// Name, help, unit, and a value per cluster.
-type Gauge = (&'static str, &'static str, Option<Unit>, Vec<(String, f64)>);
+/// Name, help, unit, and the value of each cluster.
+type ClusterGauge<'a> = (&'a str, &'a str, Option<Unit>, Vec<(String, f64)>);
 
 /// One gauge with a value per cluster.
 struct PerCluster<'a>(&'a [(String, f64)]);
@@ -39,7 +39,7 @@ impl Collector for ClusterCollector {
                 .collect()
         };
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let gauges: [Gauge; 5] = [
+        let gauges: [ClusterGauge<'_>; 5] = [
             (
                 "cluster_services",
                 "Services known of each cluster",
@@ -99,7 +99,15 @@ impl Collector for ClusterCollector {
             None,
             MetricType::Gauge,
         )?;
-        metric.encode_gauge(&followed)
+        metric.encode_gauge(&followed)?;
+        let services = i64::try_from(self.0.service_count()).unwrap_or(i64::MAX);
+        let mut metric = encoder.encode_descriptor(
+            "services",
+            "Services of the home cluster, and those gone that streams still wait for",
+            None,
+            MetricType::Gauge,
+        )?;
+        metric.encode_gauge(&services)
     }
 }
 

@@ -38,6 +38,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+pub(crate) use edits::Edits;
+pub(crate) use links::{LinkSecret, Links};
 pub use metrics::FileMetrics;
 use tree::Tree;
 use watch::{Bell, Watches};

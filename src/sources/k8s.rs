@@ -14,6 +14,7 @@ mod health;
 mod links;
 mod resync;
 mod session;
+mod strays;
 mod watch;
 mod wire;
 

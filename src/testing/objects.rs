@@ -1,5 +1,6 @@
 //! Kubernetes objects, reduced to the facts that matter.
 
+use super::external::{with_label, with_port};
 use super::{ip, split};
 use crate::index::{Change, Object};
 use crate::model::{
@@ -107,7 +108,7 @@ fn owner_of(kind: OwnerKind, name: &str, owner: Option<(&str, &str)>) -> Object 
     Object::Owner(name, owner.map(|(kind, name)| owned_by(kind, name)))
 }
 
-fn owned_by(kind: &str, name: &str) -> Owner {
+pub(super) fn owned_by(kind: &str, name: &str) -> Owner {
     Owner {
         kind: kind.into(),
         name: name.into(),
@@ -459,6 +460,20 @@ impl PodBuilder {
         self
     }
 
+    /// With a label that Servers select by, `key=value`.
+    #[must_use]
+    pub fn label(mut self, label: &str) -> Self {
+        self.facts.traits = with_label(&self.facts.traits, label);
+        self
+    }
+
+    /// With a port of a name.
+    #[must_use]
+    pub fn port(mut self, port: u16, name: &str) -> Self {
+        self.facts.traits = with_port(&self.facts.traits, name, port);
+        self
+    }
+
     /// Succeeded or failed.
     #[must_use]
     pub fn finished(mut self) -> Self {
@@ -472,7 +487,7 @@ impl PodBuilder {
     }
 }
 
-fn port_set(list: &str) -> PortSet {
+pub(super) fn port_set(list: &str) -> PortSet {
     let (ports, bad) = PortSet::parse(list, |_| None);
     assert!(bad.is_empty(), "not ports: {bad:?}");
     ports

@@ -90,7 +90,7 @@ pub fn describe(view: &View) -> String {
     endpoints.join(", ")
 }
 
-/// An endpoint in short: address, cluster unless it is the home cluster, Pod and its owner, zone.
+/// An endpoint in short: address, cluster unless it is the home cluster, workload and its owner, zone.
 pub fn describe_endpoint(endpoint: &ViewEndpoint) -> String {
     let mut text = endpoint.socket.to_string();
     if endpoint.cluster.role == ClusterRole::Linked {
@@ -102,6 +102,12 @@ pub fn describe_endpoint(endpoint: &ViewEndpoint) -> String {
             text.push(' ');
             text.push_str(&workload.pod.name);
             if let Some(owner) = &workload.owner {
+                text.extend(["/", owner.kind.as_str(), ":", owner.name.as_str()]);
+            }
+        }
+        Joined::ExternalWorkload(workload) => {
+            text.extend([" external ", workload.name.name.as_str()]);
+            if let Some(owner) = &workload.facts.owner {
                 text.extend(["/", owner.kind.as_str(), ":", owner.name.as_str()]);
             }
         }

@@ -1,8 +1,8 @@
 //! Answers, and when two of them are equal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -116,8 +116,8 @@ impl Expected {
         Ok(Self::Addresses(addresses))
     }
 
-    /// How an answer differs, if it does. Addresses with an IP of `ignored` do not count on either side.
-    pub fn difference(&self, actual: &Actual, ignored: &BTreeSet<IpAddr>) -> Option<String> {
+    /// How an answer differs, if it does.
+    pub fn difference(&self, actual: &Actual) -> Option<String> {
         match (self, actual) {
             (Self::Anything, _) => None,
             (Self::Error(class), Actual::Error(code)) if *class == ErrorClass::of(*code) => None,
@@ -130,11 +130,11 @@ impl Expected {
                 (!is_equal).then(difference)
             }
             (Self::Addresses(expected), Actual::State(state)) => {
-                address_difference(expected, state, ignored)
+                address_difference(expected, state)
             }
             // Where the recorded server says nothing, we may say so or say nothing either.
             (Self::Addresses(expected), Actual::Silence) => {
-                address_difference(expected, &Folded::default(), ignored)
+                address_difference(expected, &Folded::default())
             }
             (expected, actual) => Some(format!("    expected {expected}, answered {actual}")),
         }
@@ -221,15 +221,9 @@ impl fmt::Display for Content {
     }
 }
 
-fn address_difference(
-    expected: &BTreeMap<SocketAddr, Content>,
-    state: &Folded,
-    ignored: &BTreeSet<IpAddr>,
-) -> Option<String> {
+fn address_difference(expected: &BTreeMap<SocketAddr, Content>, state: &Folded) -> Option<String> {
     let mut lines = Vec::new();
-    let counted = |address: &&SocketAddr| !ignored.contains(&address.ip());
-    for address in expected.keys().filter(counted) {
-        let content = &expected[address];
+    for (address, content) in expected {
         match state.endpoints.get(address) {
             None => lines.push(format!("    missing {address}")),
             Some(endpoint) => {
@@ -242,7 +236,7 @@ fn address_difference(
             }
         }
     }
-    for address in state.endpoints.keys().filter(counted) {
+    for address in state.endpoints.keys() {
         if !expected.contains_key(address) {
             lines.push(format!("    unexpected {address}"));
         }
@@ -439,7 +433,7 @@ mod tests {
     }
 
     fn is_equal(expected: &Expected, actual: &Actual) -> bool {
-        expected.difference(actual, &BTreeSet::new()).is_none()
+        expected.difference(actual).is_none()
     }
 
     #[test]
@@ -490,15 +484,5 @@ mod tests {
         assert!(is_equal(&gone, &Actual::Error(Code::NotFound)));
         assert!(!is_equal(&gone, &Actual::Error(Code::InvalidArgument)));
         assert!(!is_equal(&gone, &Actual::Silence));
-    }
-
-    #[test]
-    fn ignored_addresses_count_on_neither_side() {
-        let ignored = BTreeSet::from(["10.0.0.1".parse().unwrap()]);
-        let actual = state(&[]);
-        let nothing = Expected::wanted(&json!({"empty": true})).unwrap();
-        assert_eq!(nothing.difference(&actual, &ignored), None);
-        let other = recorded(&json!({}));
-        assert_eq!(other.difference(&Actual::Silence, &ignored), None);
     }
 }

@@ -1,7 +1,6 @@
 //! Recorded cases, as they are in files.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -23,8 +22,6 @@ pub struct Case {
     pub arguments: Vec<String>,
     /// Whether the server starts after the first step, and not before.
     pub starts_late: bool,
-    /// Addresses of workloads outside of Kubernetes, which no answer is compared for.
-    pub ignored: BTreeSet<IpAddr>,
     folder: PathBuf,
 }
 
@@ -153,47 +150,14 @@ impl Case {
                 expected,
             });
         }
-        let mut case = Self {
+        Ok(Self {
             name: name.to_owned(),
             requests,
             steps,
             arguments: file.args,
             starts_late: file.start.as_deref() == Some("after"),
-            ignored: BTreeSet::new(),
             folder: folder.to_owned(),
-        };
-        case.ignored = case.workload_addresses()?;
-        case.ignore_profiles_of_workloads();
-        Ok(case)
-    }
-
-    fn ignore_profiles_of_workloads(&mut self) {
-        for (name, request) in &self.requests {
-            let asked: Option<SocketAddr> = request.authority.parse().ok();
-            if asked.is_some_and(|asked| self.ignored.contains(&asked.ip())) {
-                for step in &mut self.steps {
-                    step.expected.insert(name.clone(), Expected::Anything);
-                }
-            }
-        }
-    }
-
-    /// The addresses of every `ExternalWorkload` in its files.
-    fn workload_addresses(&self) -> Result<BTreeSet<IpAddr>> {
-        let mut addresses = BTreeSet::new();
-        for file in self.steps.iter().flat_map(|step| &step.apply) {
-            let documents: Vec<Value> = serde_saphyr::from_multiple(&self.text(file)?)?;
-            for document in documents {
-                if document["kind"] == "ExternalWorkload" {
-                    let ips = document["spec"]["workloadIPs"].as_array();
-                    for ip in ips.into_iter().flatten() {
-                        let ip = ip["ip"].as_str().context("a workload's IP is a text")?;
-                        addresses.insert(ip.parse()?);
-                    }
-                }
-            }
-        }
-        Ok(addresses)
+        })
     }
 }
 

@@ -225,7 +225,7 @@ async fn compare(
 fn differences(case: &Case, step: &Step, clients: &BTreeMap<&str, Client>) -> Vec<String> {
     let difference = |(name, expected): (&String, &Expected)| {
         let actual = clients.get(name.as_str())?.answer(QUIET);
-        let lines = expected.difference(&actual, &case.ignored)?;
+        let lines = expected.difference(&actual)?;
         let authority = &case.requests[name].authority;
         Some(format!("  {name} ({authority})\n{lines}"))
     };

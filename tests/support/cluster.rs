@@ -160,6 +160,7 @@ impl Cluster {
             server: url(state.port),
             trust: Trust::Ca(state.pki.ca_pem.clone()),
             tls_server_name: None,
+            proxy_url: None,
             credentials,
         }
     }
@@ -183,11 +184,16 @@ impl Cluster {
             Process::start(
                 &format!("kube-apiserver of {}", self.name),
                 &Peer::KubeApiserver.program()?,
-                &self.apiserver_arguments(&state),
+                &self.apiserver_arguments(&state, state.port, self.etcd),
                 &self.folder.path().join("apiserver.log"),
             )?
         };
-        let client = self.client();
+        self.until_ready(&process, &self.client()).await?;
+        self.state.lock().apiserver = Some(process);
+        Ok(())
+    }
+
+    async fn until_ready(&self, process: &Process, client: &Client) -> Result<()> {
         let what = format!("the API server of {}", self.name);
         let ready = wait_for(&what, || async {
             if let Err(ended) = process.ensure_running() {
@@ -200,9 +206,31 @@ impl Cluster {
             );
             matches!(answer.await, Ok(Ok(_))).then_some(Ok(()))
         });
-        ready.await.with_context(|| process.log_tail(20))??;
-        self.state.lock().apiserver = Some(process);
-        Ok(())
+        ready.await.with_context(|| process.log_tail(20))?
+    }
+
+    /// Where its etcd listens.
+    pub fn etcd(&self) -> SocketAddr {
+        self.etcd
+    }
+
+    /// Starts a second API server, which finds etcd at another address, and waits until it is ready.
+    pub async fn start_second_apiserver(&self, etcd: SocketAddr) -> Result<(SocketAddr, Process)> {
+        let port = free_port()?;
+        let (arguments, ca_pem) = {
+            let state = self.state.lock();
+            let arguments = self.apiserver_arguments(&state, port, etcd);
+            (arguments, state.pki.ca_pem.clone())
+        };
+        let process = Process::start(
+            &format!("second kube-apiserver of {}", self.name),
+            &Peer::KubeApiserver.program()?,
+            &arguments,
+            &self.folder.path().join("apiserver-2.log"),
+        )?;
+        let client = admin_access(port, &ca_pem).client().await?;
+        self.until_ready(&process, &client).await?;
+        Ok((SocketAddr::from(([127, 0, 0, 1], port)), process))
     }
 
     /// Ends the API server at once, as a crash does. etcd goes on.
@@ -326,15 +354,15 @@ impl Cluster {
             .signal(signal)
     }
 
-    fn apiserver_arguments(&self, state: &State) -> Vec<String> {
+    fn apiserver_arguments(&self, state: &State, port: u16, etcd: SocketAddr) -> Vec<String> {
         let file = |name: &str| self.folder.path().join(name).display().to_string();
         let number = self.number;
         let (signing_key, public_key) = &self.token_keys;
         vec![
-            format!("--etcd-servers=http://{}", self.etcd),
+            format!("--etcd-servers=http://{etcd}"),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", state.port),
+            format!("--secure-port={port}"),
             format!("--tls-cert-file={}", state.pki.certificate_file.display()),
             format!("--tls-private-key-file={}", state.pki.key_file.display()),
             format!("--client-ca-file={}", state.pki.ca_file.display()),
@@ -392,6 +420,7 @@ fn admin_access(port: u16, ca_pem: &str) -> Access {
         server: url(port),
         trust: Trust::Ca(ca_pem.to_owned()),
         tls_server_name: None,
+        proxy_url: None,
         credentials: Credentials::Token(ADMIN_TOKEN.to_owned()),
     }
 }

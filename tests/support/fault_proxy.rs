@@ -33,6 +33,8 @@ struct Weather {
     fault: Fault,
     /// Connections of an earlier epoch are cut.
     epoch: u64,
+    /// Connections from before the last of so many strandings carry nothing.
+    strandings: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +70,7 @@ impl FaultProxy {
             target,
             fault: Fault::None,
             epoch: 0,
+            strandings: 0,
         });
         let (listens, listening) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -95,6 +98,13 @@ impl FaultProxy {
     /// Resets every connection that is open. New ones are served.
     pub fn cut(&self) {
         self.weather.send_modify(|weather| weather.epoch += 1);
+    }
+
+    /// Forgets every connection that is open: it carries nothing ever again, and nobody is told. New ones are served.
+    ///
+    /// This is what a firewall does that has lost its table.
+    pub fn strand(&self) {
+        self.weather.send_modify(|weather| weather.strandings += 1);
     }
 
     /// Refuses new connections; those that are open go on, unless they are [`FaultProxy::cut`].
@@ -172,7 +182,12 @@ async fn accept(
 }
 
 async fn serve(mut client: TcpStream, mut weather: watch::Receiver<Weather>) {
-    let Weather { target, epoch, .. } = weather.borrow().clone();
+    let Weather {
+        target,
+        epoch,
+        strandings,
+        ..
+    } = weather.borrow().clone();
     // A target that is not there looks to the client like a connection that breaks at once.
     let Ok(mut server) = TcpStream::connect(target).await else {
         client.set_zero_linger().ok();
@@ -183,8 +198,9 @@ async fn serve(mut client: TcpStream, mut weather: watch::Receiver<Weather>) {
     let end = {
         let (client_read, client_write) = client.split();
         let (server_read, server_write) = server.split();
-        let requests = pump(client_read, server_write, Way::Request, weather.clone());
-        let responses = pump(server_read, client_write, Way::Response, weather.clone());
+        let pump = |from, to, way| pump(from, to, way, strandings, weather.clone());
+        let requests = pump(client_read, server_write, Way::Request);
+        let responses = pump(server_read, client_write, Way::Response);
         tokio::select! {
             end = both(requests, responses) => end,
             _ = weather.wait_for(|now| now.epoch != epoch) => End::Cut,
@@ -215,6 +231,7 @@ async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     way: Way,
+    strandings: u64,
     mut weather: watch::Receiver<Weather>,
 ) -> End {
     let mut chunk = vec![0; 16 * 1024];
@@ -228,7 +245,8 @@ async fn pump(
             Ok(length) => length,
             Err(_) => return End::Cut,
         };
-        let silent = |now: &Weather| matches!(now.fault, Fault::Silence);
+        let silent =
+            |now: &Weather| matches!(now.fault, Fault::Silence) || now.strandings != strandings;
         let Ok(fault) = weather
             .wait_for(|now| !silent(now))
             .await

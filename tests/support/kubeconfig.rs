@@ -25,6 +25,8 @@ pub enum Trust {
 pub enum Credentials {
     /// A bearer token.
     Token(String),
+    /// A bearer token in this file of the client's machine.
+    TokenFile(String),
     /// A client certificate.
     Certificate(Identity),
 }
@@ -38,6 +40,8 @@ pub struct Access {
     pub trust: Trust,
     /// The name to expect in the server's certificate, if it is not the URL's.
     pub tls_server_name: Option<String>,
+    /// The proxy to go through, as a URL.
+    pub proxy_url: Option<String>,
     /// How the client is recognised.
     pub credentials: Credentials,
 }
@@ -60,8 +64,12 @@ impl Access {
         if let Some(name) = &self.tls_server_name {
             cluster["tls-server-name"] = json!(name);
         }
+        if let Some(proxy) = &self.proxy_url {
+            cluster["proxy-url"] = json!(proxy);
+        }
         let user = match &self.credentials {
             Credentials::Token(token) => json!({"token": token}),
+            Credentials::TokenFile(file) => json!({"tokenFile": file}),
             Credentials::Certificate(identity) => json!({
                 "client-certificate-data": BASE64.encode(&identity.certificate_pem),
                 "client-key-data": BASE64.encode(&identity.key_pem),

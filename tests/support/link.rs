@@ -3,7 +3,7 @@
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::kubeconfig::{Access, Credentials};
@@ -46,9 +46,9 @@ impl Link {
         self
     }
 
-    /// The Secret as YAML.
-    pub fn to_yaml(&self) -> String {
-        let secret = json!({
+    /// The Secret.
+    pub fn to_json(&self) -> Value {
+        json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "mirror.linkerd.io/remote-kubeconfig",
@@ -62,13 +62,19 @@ impl Link {
                 },
             },
             "data": {"kubeconfig": BASE64.encode(self.access.to_yaml())},
-        });
-        secret.to_string()
+        })
+    }
+
+    /// The Secret with another text for a kubeconfig.
+    pub fn with_kubeconfig(&self, text: &str) -> Value {
+        let mut secret = self.to_json();
+        secret["data"]["kubeconfig"] = json!(BASE64.encode(text));
+        secret
     }
 
     /// Stores the Secret in `home`, in place of an earlier one of its name.
     pub async fn store(&self, home: &Cluster) -> Result<()> {
-        home.apply(&self.to_yaml()).await
+        home.apply(&self.to_json().to_string()).await
     }
 }
 

@@ -6,6 +6,8 @@
 //! - [`bed::Bed`]: three linked clusters that tests share;
 //! - [`rbac`], [`link`], [`services`]: what an operator and Linkerd's multicluster extension would put into clusters;
 //! - [`fault_proxy::FaultProxy`]: a bad network in front of an API server;
+//! - [`connect_proxy::ConnectProxy`]: a proxy that clients have to ask for a way to it;
+//! - [`manifests::Manifests`]: files in place of clusters, for tests that need no API server;
 //! - [`tributary::Tributary`]: the product's own binary;
 //! - [`subscription::Subscription`] and [`profile::ProfileSubscription`]: clients made from Linkerd's published protocol,
 //!   independent of the product's code.
@@ -20,10 +22,12 @@
 
 pub mod bed;
 pub mod cluster;
+pub mod connect_proxy;
 pub mod fault_proxy;
 pub mod http;
 pub mod kubeconfig;
 pub mod link;
+pub mod manifests;
 pub mod objects;
 pub mod peers;
 pub mod pki;
@@ -35,6 +39,7 @@ pub mod subscription;
 pub mod tributary;
 
 use std::future::Future;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -95,6 +100,12 @@ where
         Ok(answer) => Ok(answer),
         Err(_) => bail!("waited {DEADLINE:?} in vain for {what}"),
     }
+}
+
+/// Writes a line that is seen whether the test passes or fails: figures that people want to know, and no test depends on.
+pub fn note(line: &str) {
+    // Not `eprintln!`, which the harness takes in.
+    writeln!(std::io::stderr(), "{line}").ok();
 }
 
 /// A new folder for the files of one cluster or process.

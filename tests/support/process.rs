@@ -72,6 +72,11 @@ impl Process {
         Ok(())
     }
 
+    /// Its number, which it keeps when `setpriv` becomes the program.
+    pub fn id(&self) -> u32 {
+        self.child.lock().id()
+    }
+
     /// Kills the program and waits until it is gone.
     pub fn kill(&self) {
         let mut child = self.child.lock();

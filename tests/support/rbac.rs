@@ -100,6 +100,16 @@ impl Cluster {
         Ok(self.access(Credentials::Token(token)))
     }
 
+    /// Gives the account of [`Cluster::remote_token`] what the service needs at home, so that a token for home can be revoked.
+    pub async fn grant_remote_account_the_home_rights(&self) -> Result<()> {
+        let to_home_account =
+            format!("name: {HOME_ACCOUNT}, namespace: {CONTROL_PLANE_NAMESPACE}}}]");
+        let to_remote_account =
+            format!("name: {REMOTE_ACCOUNT}, namespace: {MULTICLUSTER_NAMESPACE}}}]");
+        self.apply(&HOME_RIGHTS.replace(&to_home_account, &to_remote_account))
+            .await
+    }
+
     async fn grant_remote_rights(&self, pods: PodRight) -> Result<()> {
         let core = match pods {
             PodRight::Given => "pods, endpoints, services",

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 use linkerd2_proxy_api::destination::{
@@ -18,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::Code;
-use tonic::transport::Endpoint as Server;
+use tonic::transport::{Channel, Endpoint as Server};
 
 use super::DEADLINE;
 use super::process::Process;
@@ -269,9 +270,26 @@ impl History {
 // === impl Subscription ===
 
 impl Subscription {
-    /// Opens a stream. `server` is asked for its log when something is wrong.
+    /// Opens a stream on a connection of its own. `server` is asked for its log when something is wrong.
+    ///
+    /// # Panics
+    ///
+    /// Never: an address makes a URL.
     pub fn open(
         address: SocketAddr,
+        authority: &str,
+        token: &str,
+        server: Option<Arc<Process>>,
+    ) -> Self {
+        let connection = Server::from_shared(format!("http://{address}"))
+            .expect("an address makes a URL")
+            .connect_lazy();
+        Self::open_on(connection, authority, token, server)
+    }
+
+    /// Opens a stream on a connection that may have others.
+    pub fn open_on(
+        connection: Channel,
         authority: &str,
         token: &str,
         server: Option<Arc<Process>>,
@@ -289,7 +307,7 @@ impl Subscription {
             context_token: token.to_owned(),
         };
         let mut reader = JoinSet::new();
-        reader.spawn(read(address, request, sender));
+        reader.spawn(read(connection, request, sender));
         Self {
             authority: authority.to_owned(),
             history,
@@ -333,6 +351,19 @@ impl Subscription {
         self.messages_since(Mark(0))
     }
 
+    /// Waits until the first message has come, or the stream is over without one.
+    ///
+    /// # Panics
+    ///
+    /// If neither happens.
+    pub async fn begun(&self) {
+        let mut history = self.history.clone();
+        let waiting =
+            history.wait_for(|history| history.now().answered || history.outcome.is_some());
+        let begun = matches!(tokio::time::timeout(DEADLINE, waiting).await, Ok(Ok(_)));
+        assert!(begun, "the stream does not begin\n{}", self.report());
+    }
+
     /// Waits until the state is as wanted.
     ///
     /// # Panics
@@ -340,11 +371,25 @@ impl Subscription {
     /// If it never is, if the stream ends before, or if the server breaks a rule of the protocol. The message has the
     /// state, the messages and the end of the server's log.
     pub async fn wait_for(&self, what: &str, wanted: impl Fn(&Folded) -> bool) -> Arc<Folded> {
+        self.wait_within(DEADLINE, what, wanted).await
+    }
+
+    /// Waits until the state is as wanted, for so long.
+    ///
+    /// # Panics
+    ///
+    /// As [`Subscription::wait_for`] does.
+    pub async fn wait_within(
+        &self,
+        deadline: Duration,
+        what: &str,
+        wanted: impl Fn(&Folded) -> bool,
+    ) -> Arc<Folded> {
         let mut history = self.history.clone();
         let waiting = history.wait_for(|history| {
             wanted(history.now()) || history.outcome.is_some() || !history.violations.is_empty()
         });
-        let reached = match tokio::time::timeout(DEADLINE, waiting).await {
+        let reached = match tokio::time::timeout(deadline, waiting).await {
             Ok(Ok(history)) => wanted(history.now()) && history.violations.is_empty(),
             Ok(Err(_)) | Err(_) => false,
         };
@@ -362,6 +407,17 @@ impl Subscription {
             state.is_exactly(addresses)
         })
         .await
+    }
+
+    /// Waits for the first message, or the end: whether a message has come.
+    pub async fn until_answered(&self) -> bool {
+        let mut history = self.history.clone();
+        let waiting =
+            history.wait_for(|history| history.now().answered || history.outcome.is_some());
+        matches!(
+            tokio::time::timeout(DEADLINE, waiting).await,
+            Ok(Ok(history)) if history.now().answered
+        )
     }
 
     /// Waits until the stream is over.
@@ -439,11 +495,8 @@ impl Endpoint {
     }
 }
 
-async fn read(address: SocketAddr, request: GetDestination, history: watch::Sender<History>) {
-    let server = Server::from_shared(format!("http://{address}"))
-        .expect("an address makes a URL")
-        .connect_lazy();
-    let mut client = DestinationClient::new(server);
+async fn read(connection: Channel, request: GetDestination, history: watch::Sender<History>) {
+    let mut client = DestinationClient::new(connection);
     let outcome = async {
         let mut updates = client.get(request).await?.into_inner();
         while let Some(update) = updates.message().await? {

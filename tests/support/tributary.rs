@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
 
 use super::cluster::Cluster;
 use super::peers::free_port;
@@ -38,14 +39,25 @@ impl Tributary {
 
     /// Starts it with a kubeconfig, and does not wait.
     pub fn launch(kubeconfig: &Path, arguments: &[&str]) -> Result<Self> {
+        Self::spawn("--kubeconfig", kubeconfig, arguments)
+    }
+
+    /// Starts it with a folder of manifests in place of any API server, and waits until it is ready.
+    pub async fn serve_manifests(folder: &Path, arguments: &[&str]) -> Result<Self> {
+        let tributary = Self::spawn("--manifests", folder, arguments)?;
+        tributary.until_ready().await?;
+        Ok(tributary)
+    }
+
+    fn spawn(source: &str, path: &Path, arguments: &[&str]) -> Result<Self> {
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let address = loopback(free_port()?);
         let admin = loopback(free_port()?);
         let folder = scratch_folder("tributary")?;
         let mut all = vec![
             "serve".to_owned(),
-            "--kubeconfig".to_owned(),
-            kubeconfig.display().to_string(),
+            source.to_owned(),
+            path.display().to_string(),
             "--addr".to_owned(),
             address.to_string(),
             "--metrics-addr".to_owned(),
@@ -104,7 +116,56 @@ impl Tributary {
 
     /// Opens a stream for an authority, with a context token.
     pub fn get_with_token(&self, authority: &str, token: &str) -> Subscription {
-        Subscription::open(self.address, authority, token, Some(self.process.clone()))
+        self.get_on(self.connect_lazy(), authority, token)
+    }
+
+    /// Opens a stream on a connection that other streams use too.
+    pub fn get_on(&self, connection: Channel, authority: &str, token: &str) -> Subscription {
+        Subscription::open_on(connection, authority, token, Some(self.process.clone()))
+    }
+
+    /// A connection that is made when it is first used.
+    ///
+    /// # Panics
+    ///
+    /// Never: an address makes a URL.
+    pub fn connect_lazy(&self) -> Channel {
+        Endpoint::from_shared(format!("http://{}", self.address))
+            .expect("an address makes a URL")
+            .connect_lazy()
+    }
+
+    /// The value of a metric that has no labels.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let metrics = self.metrics().await?;
+        let value = metrics
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .find_map(|(key, value)| (key == name).then_some(value));
+        Ok(value
+            .with_context(|| format!("there is no {name} in {metrics}"))?
+            .parse()?)
+    }
+
+    /// Waits until a metric that has no labels has this value.
+    pub async fn until_metric(&self, name: &str, wanted: f64) -> Result<()> {
+        wait_for(&format!("{name} to be {wanted}"), || async {
+            let value = self.metric(name).await.ok()?;
+            (value.total_cmp(&wanted).is_eq()).then_some(())
+        })
+        .await
+        .with_context(|| self.process.log_tail(20))
+    }
+
+    /// Memory that it has in use, in KiB.
+    pub fn resident_kib(&self) -> Result<u64> {
+        let file = format!("/proc/{}/status", self.process.id());
+        let status = std::fs::read_to_string(&file).with_context(|| file.clone())?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .with_context(|| format!("no VmRSS in {file}"))?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
     }
 
     /// Opens a stream of profiles for an authority, with a context token.
@@ -145,10 +206,20 @@ impl Tributary {
         self.process.ensure_running()
     }
 
+    /// Asks it to end, as Kubernetes does.
+    pub fn ask_to_end(&self) -> Result<()> {
+        self.process.signal(Signal::Terminate)
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&self) -> Result<ExitStatus> {
+        self.process.ended().await
+    }
+
     /// Asks it to end, as Kubernetes does, and waits until it has.
     pub async fn terminate(&self) -> Result<ExitStatus> {
-        self.process.signal(Signal::Terminate)?;
-        self.process.ended().await
+        self.ask_to_end()?;
+        self.ended().await
     }
 
     /// How it ended, if it has.

@@ -5,6 +5,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use tracing::debug;
+
+use super::client::Client;
 
 /// Counters of the destination API.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +33,10 @@ struct Outcome {
 
 /// One stream, counted for as long as it lives.
 #[derive(Debug)]
-pub(super) struct OpenStream(MethodMetrics);
+pub(super) struct OpenStream {
+    metrics: MethodMetrics,
+    client: Client,
+}
 
 // === impl Metrics ===
 
@@ -95,9 +101,12 @@ impl MethodMetrics {
         self.requests.get_or_create(&Outcome { code }).inc();
     }
 
-    pub(super) fn open(&self) -> OpenStream {
+    pub(super) fn open(&self, client: Client) -> OpenStream {
         self.open.inc();
-        OpenStream(self.clone())
+        OpenStream {
+            metrics: self.clone(),
+            client,
+        }
     }
 }
 
@@ -105,14 +114,25 @@ impl MethodMetrics {
 
 impl OpenStream {
     pub(super) fn sent(&self, bytes: usize) {
-        self.0.messages.inc();
-        self.0.bytes.inc_by(bytes as u64);
+        self.metrics.messages.inc();
+        self.metrics.bytes.inc_by(bytes as u64);
+    }
+
+    /// Whose it is.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.0.open.dec();
+        self.metrics.open.dec();
+        debug!(
+            client = &*self.client.name,
+            authority = &*self.client.authority,
+            age_seconds = self.client.age_seconds(),
+            "stream is over"
+        );
     }
 }
 

@@ -9,9 +9,9 @@ pub(super) use stream::{Asked, NoProfile, Profiles, Request};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::translate::{self, Translation, WEIGHT, tcp_address};
-use crate::index::{Holder, Mesh};
-use crate::model::{ClusterRole, ProfileFacts, ProfileName, RetryBudget, ServiceName, Text};
+use super::translate::{self, Labels, Translation, WEIGHT, tcp_address};
+use crate::index::{Holder, Mesh, Tenant};
+use crate::model::{ClusterRole, Owner, ProfileFacts, ProfileName, RetryBudget, ServiceName, Text};
 use crate::proto::destination as pb;
 use crate::proto::meta;
 
@@ -42,7 +42,7 @@ pub(super) enum Subject {
         /// The address.
         socket: SocketAddr,
         /// The workload that answers there, if one is known.
-        holder: Option<Holder>,
+        tenant: Option<Tenant>,
     },
 }
 
@@ -91,12 +91,12 @@ impl Translation {
                     }),
                 }
             }
-            Subject::Endpoint { socket, holder } => {
-                let workload = holder.as_ref().map(|holder| &*holder.workload);
+            Subject::Endpoint { socket, tenant } => {
+                let tenant = tenant.as_ref();
                 pb::DestinationProfile {
                     retry_budget: Some(routes::retry_budget(RetryBudget::default())),
-                    opaque_protocol: self.mesh.is_opaque(workload, socket.port()),
-                    endpoint: Some(self.endpoint(*socket, holder.as_ref())),
+                    opaque_protocol: self.mesh.is_opaque_at(tenant, socket.port()),
+                    endpoint: Some(self.endpoint(*socket, tenant)),
                     ..pb::DestinationProfile::default()
                 }
             }
@@ -104,33 +104,51 @@ impl Translation {
     }
 
     /// What is said of an address; nothing but the address where nobody answers, or nobody knows how.
-    fn endpoint(&self, socket: SocketAddr, holder: Option<&Holder>) -> pb::WeightedAddr {
+    fn endpoint(&self, socket: SocketAddr, tenant: Option<&Tenant>) -> pb::WeightedAddr {
         let bare = pb::WeightedAddr {
             addr: Some(tcp_address(socket)),
             weight: WEIGHT,
             ..pb::WeightedAddr::default()
         };
-        let Some(holder) = holder else { return bare };
-        match self.mesh.mesh_at(holder, socket.port()) {
-            Ok(mesh) => self.meshed(bare, holder, mesh),
+        let Some(tenant) = tenant else { return bare };
+        match self.mesh.mesh_at(tenant, socket.port()) {
+            Ok(mesh) => self.meshed(bare, tenant, mesh),
             // Silence would keep the client waiting.
             Err(_) => bare,
         }
     }
 
-    fn meshed(&self, bare: pb::WeightedAddr, holder: &Holder, mesh: Mesh) -> pb::WeightedAddr {
-        let mut metric_labels = translate::pod_labels(&holder.workload, None);
-        let namespace = holder.workload.pod.namespace.to_string();
-        metric_labels.insert("namespace".into(), namespace);
-        if holder.cluster.role == ClusterRole::Linked {
-            metric_labels.insert("target_cluster".into(), holder.cluster.name.to_string());
-        }
+    fn meshed(&self, bare: pb::WeightedAddr, tenant: &Tenant, mesh: Mesh) -> pb::WeightedAddr {
+        let metric_labels = labels(tenant);
         pb::WeightedAddr {
             metric_labels,
             protocol_hint: mesh.meshed.then(|| translate::protocol_hint(&mesh)),
             http2: self.http2.filter(|_| mesh.meshed),
             tls_identity: mesh.identity.map(translate::tls_identity),
             ..bare
+        }
+    }
+}
+
+fn labels(tenant: &Tenant) -> Labels {
+    match tenant {
+        Tenant::Pod(Holder { cluster, workload }) => {
+            let mut labels = translate::pod_labels(workload, None);
+            labels.insert("namespace".into(), workload.pod.namespace.to_string());
+            if cluster.role == ClusterRole::Linked {
+                labels.insert("target_cluster".into(), cluster.name.to_string());
+            }
+            labels
+        }
+        Tenant::External(workload) => {
+            let mut labels = translate::external_labels(workload, None);
+            // Here, and nowhere else, the controller writes the kind as it is.
+            if let Some(Owner { kind, name }) = &workload.facts.owner {
+                labels.remove(&kind.to_lowercase());
+                labels.insert(kind.to_string(), name.to_string());
+            }
+            labels.insert("namespace".into(), workload.name.namespace.to_string());
+            labels
         }
     }
 }

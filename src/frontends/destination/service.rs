@@ -17,6 +17,7 @@ use tonic::server::{NamedService, ServerStreamingService};
 use tonic::{Request, Response, Status};
 use tracing::{debug, warn};
 
+use super::client::{Client, shortened};
 use super::dispatch::Refusal;
 use super::metrics::{MethodMetrics, Metrics};
 use super::profile::{self, Asked, NoProfile, Profiles};
@@ -92,88 +93,44 @@ impl Destination {
         method: Method,
         request: Request<GetDestination>,
     ) -> Result<Response<Frames>, Status> {
-        let client = request.remote_addr();
-        let request = request.into_inner();
-        let result = match method {
-            Method::Get => self.get(request).await,
-            Method::GetProfile => self.get_profile(request).await,
-        };
+        let peer = request.remote_addr();
+        let get = request.into_inner();
+        let token = read_token(&get.context_token);
+        let client = Client::new(&token.0, peer, &get.path);
+        let result = self.open(method, &get, token, client.clone()).await;
         let code = result
             .as_ref()
             .map_or_else(Status::code, |_| tonic::Code::Ok);
         self.metrics(method).answered(code);
-        if let Err(status) = &result {
-            debug!(
+        match &result {
+            Ok(_) => debug!(
                 ?method,
-                ?client,
+                client = &*client.name,
+                authority = &*client.authority,
+                age_seconds = client.age_seconds(),
+                "stream begins"
+            ),
+            Err(status) => debug!(
+                ?method,
+                client = &*client.name,
+                authority = &*client.authority,
+                age_seconds = client.age_seconds(),
                 ?code,
-                message = status.message(),
+                reason = status.message(),
                 "request refused"
-            );
+            ),
         }
         result.map(Response::new)
     }
 
-    async fn get(&self, get: GetDestination) -> Result<Frames, Status> {
-        let inner = &*self.0;
-        let (authority, token) = self.begin(Method::Get, &get)?;
-        let Host::Service { service, instance } = authority.host else {
-            return Err(Status::invalid_argument(format!(
-                "invalid authority {:?}: IP addresses cannot be looked up by Get",
-                get.path
-            )));
-        };
-        let node = token.node.filter(|node| !node.is_empty());
-        let request = stream::Request {
-            service,
-            instance,
-            port: authority.port,
-            node: node.map(NodeName::from),
-        };
-        let grace = inner.settings.startup_grace;
-        let opened = stream::open(request, &inner.catalog, grace, &inner.shutdown)
-            .await
-            .map_err(|error| status(&error))?;
-        let translation = Arc::clone(&inner.translation);
-        let frames = opened.run(translation, self.ending(), inner.metrics.get.open());
-        Ok(Box::pin(frames.map(Ok)))
-    }
-
-    async fn get_profile(&self, get: GetDestination) -> Result<Frames, Status> {
-        let inner = &*self.0;
-        let (authority, token) = self.begin(Method::GetProfile, &get)?;
-        let asked = match authority.host {
-            Host::Ip(ip) => Asked::Address(ip),
-            Host::Service {
-                service,
-                instance: Some(instance),
-            } => Asked::Instance(service, instance),
-            Host::Service {
-                service,
-                instance: None,
-            } => Asked::Service(service, host_of(&get.path).into()),
-        };
-        let namespace = token.namespace.filter(|namespace| !namespace.is_empty());
-        let request = profile::Request {
-            asked,
-            port: authority.port,
-            namespace: namespace.map(Namespace::from),
-        };
-        let opened = inner
-            .profiles
-            .open(request, inner.settings.startup_grace, &inner.shutdown)
-            .await
-            .map_err(|error| profile_status(&error))?;
-        let frames = opened.run(self.ending(), inner.metrics.get_profile.open());
-        Ok(Box::pin(frames.map(Ok)))
-    }
-
-    /// Checks whether there may be one more stream, and reads what is asked for and by whom.
-    fn begin(
+    /// Opens a stream, if there may be one more and what is asked for can be answered.
+    async fn open(
         &self,
         method: Method,
         get: &GetDestination,
-    ) -> Result<(Authority, ContextToken), Status> {
+        (token, bad_token): (ContextToken, Option<TokenError>),
+        client: Client,
+    ) -> Result<Frames, Status> {
         let Inner {
             settings,
             metrics,
@@ -189,31 +146,103 @@ impl Destination {
                 "{streams_max} streams are open, which is the limit"
             )));
         }
+        let authority = self.parse(method, get)?;
+        if let Some(error) = bad_token {
+            metrics.bad_token();
+            warn!(
+                client = &*client.name,
+                authority = &*client.authority,
+                %error,
+                "context token ignored"
+            );
+        }
+        match method {
+            Method::Get => self.get(authority, token, client).await,
+            Method::GetProfile => {
+                let fqn = host_of(&get.path);
+                self.get_profile(authority, fqn, token, client).await
+            }
+        }
+    }
+
+    async fn get(
+        &self,
+        authority: Authority,
+        token: ContextToken,
+        client: Client,
+    ) -> Result<Frames, Status> {
+        let inner = &*self.0;
+        let Host::Service { service, instance } = authority.host else {
+            return Err(Status::internal("parsed what cannot be looked up"));
+        };
+        let node = token.node.filter(|node| !node.is_empty());
+        let request = stream::Request {
+            service,
+            instance,
+            port: authority.port,
+            node: node.map(NodeName::from),
+        };
+        let grace = inner.settings.startup_grace;
+        let opened = stream::open(request, &inner.catalog, grace, &inner.shutdown)
+            .await
+            .map_err(|error| status(&error))?;
+        let translation = Arc::clone(&inner.translation);
+        let open_stream = inner.metrics.get.open(client);
+        let frames = opened.run(translation, self.ending(), open_stream);
+        Ok(Box::pin(frames.map(Ok)))
+    }
+
+    async fn get_profile(
+        &self,
+        authority: Authority,
+        fqn: &str,
+        token: ContextToken,
+        client: Client,
+    ) -> Result<Frames, Status> {
+        let inner = &*self.0;
+        let asked = match authority.host {
+            Host::Ip(ip) => Asked::Address(ip),
+            Host::Service {
+                service,
+                instance: Some(instance),
+            } => Asked::Instance(service, instance),
+            Host::Service {
+                service,
+                instance: None,
+            } => Asked::Service(service, fqn.into()),
+        };
+        let namespace = token.namespace.filter(|namespace| !namespace.is_empty());
+        let request = profile::Request {
+            asked,
+            port: authority.port,
+            namespace: namespace.map(Namespace::from),
+        };
+        let opened = inner
+            .profiles
+            .open(request, inner.settings.startup_grace, &inner.shutdown)
+            .await
+            .map_err(|error| profile_status(&error))?;
+        let open_stream = inner.metrics.get_profile.open(client);
+        let frames = opened.run(self.ending(), open_stream);
+        Ok(Box::pin(frames.map(Ok)))
+    }
+
+    fn parse(&self, method: Method, get: &GetDestination) -> Result<Authority, Status> {
         if get.path.len() > TEXT_LEN_MAX {
             return Err(Status::invalid_argument(format!(
                 "invalid authority: longer than {TEXT_LEN_MAX} bytes"
             )));
         }
-        let authority = Authority::parse(&get.path, &settings.cluster_domain).map_err(|error| {
-            Status::invalid_argument(format!("invalid authority {:?}: {error}", get.path))
-        })?;
-        let (token, error) = if get.context_token.len() > TEXT_LEN_MAX {
-            (ContextToken::default(), Some(TokenError))
-        } else {
-            ContextToken::parse(&get.context_token)
+        let invalid = |reason: &dyn std::fmt::Display| {
+            let path = shortened(&get.path);
+            Status::invalid_argument(format!("invalid authority {path:?}: {reason}"))
         };
-        if let Some(error) = error {
-            metrics.bad_token();
-            warn!(%error, path = get.path, "context token ignored");
+        let authority = Authority::parse(&get.path, &self.0.settings.cluster_domain)
+            .map_err(|error| invalid(&error))?;
+        match (method, &authority.host) {
+            (Method::Get, Host::Ip(_)) => Err(invalid(&"IP addresses cannot be looked up by Get")),
+            _ => Ok(authority),
         }
-        debug!(
-            ?method,
-            path = get.path,
-            context_ns = token.namespace,
-            context_pod = token.pod,
-            "request"
-        );
-        Ok((authority, token))
     }
 
     fn ending(&self) -> Ending {
@@ -244,8 +273,17 @@ fn profile_status(error: &NoProfile) -> Status {
     }
 }
 
+/// What a token says; one that is too long says nothing.
+fn read_token(text: &str) -> (ContextToken, Option<TokenError>) {
+    if text.len() > TEXT_LEN_MAX {
+        return (ContextToken::default(), Some(TokenError));
+    }
+    ContextToken::parse(text)
+}
+
 fn status(error: &NotOpened) -> Status {
-    let message = error.to_string();
+    // Names in it are the client's own words, and all of it goes into a header.
+    let message = shortened(&error.to_string());
     match error {
         NotOpened::Refused(Refusal::ExternalName(_)) => Status::invalid_argument(message),
         NotOpened::Refused(Refusal::ServiceNotFound(_) | Refusal::NotLinked { .. }) => {

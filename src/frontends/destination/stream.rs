@@ -237,7 +237,13 @@ impl Running {
                 .subscription
                 .with_snapshot(|snapshot| self.dispatch.still_holds(snapshot))
             {
-                debug!(service = %self.request.service, "service became something else, stream ends");
+                let client = self.open_stream.client();
+                debug!(
+                    client = &*client.name,
+                    authority = &*client.authority,
+                    age_seconds = client.age_seconds(),
+                    "service became something else, stream ends"
+                );
                 return None;
             }
             let view = self.request.view(&self.subscription, &self.catalog);

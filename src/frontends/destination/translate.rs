@@ -7,9 +7,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
 use crate::index::{
-    Delta, Identity, Joined, Locality, Mesh, MeshPolicy, Protocol, View, ViewEndpoint,
+    Delta, Identity, IdentityForm, Joined, Locality, Mesh, MeshPolicy, Protocol, View, ViewEndpoint,
 };
-use crate::model::{MirrorFacts, Owner, SliceFacts, Text, Workload, Zone};
+use crate::model::{ExternalWorkload, MirrorFacts, Owner, SliceFacts, Text, Workload, Zone};
 use crate::proto::destination as pb;
 use crate::proto::net;
 
@@ -22,7 +22,7 @@ pub(super) const WEIGHT: u32 = 10_000;
 /// Weight of endpoints in the client's own zone, where zones are weighted.
 const LOCAL_ZONE_WEIGHT: u32 = 100_000;
 
-type Labels = BTreeMap<String, String>;
+pub(super) type Labels = BTreeMap<String, String>;
 
 /// Settings that decide what is said of an endpoint.
 #[derive(Clone, Debug)]
@@ -81,10 +81,8 @@ impl Translation {
         let zone = endpoint.endpoint().zone.as_ref();
         let mut metric_labels = match endpoint.joined() {
             Joined::Pod(workload) => pod_labels(workload, zone),
-            Joined::Unreadable | Joined::Held(_) => Labels::from([(
-                "zone".to_owned(),
-                zone.map(Zone::to_string).unwrap_or_default(),
-            )]),
+            Joined::ExternalWorkload(workload) => external_labels(workload, zone),
+            Joined::Unreadable | Joined::Held(_) => Labels::from([zone_label(zone)]),
             Joined::Address => Labels::new(),
         };
         metric_labels.insert("zone_locality".into(), locality.as_str().into());
@@ -130,11 +128,13 @@ pub(super) fn protocol_hint(mesh: &Mesh) -> pb::ProtocolHint {
 }
 
 pub(super) fn tls_identity(identity: Identity) -> pb::TlsIdentity {
-    use pb::tls_identity::{DnsLikeIdentity, Strategy};
+    use pb::tls_identity::{DnsLikeIdentity, Strategy, UriLikeIdentity};
+    let name = identity.name;
     pb::TlsIdentity {
-        strategy: Some(Strategy::DnsLikeIdentity(DnsLikeIdentity {
-            name: identity.name,
-        })),
+        strategy: Some(match identity.form {
+            IdentityForm::Dns => Strategy::DnsLikeIdentity(DnsLikeIdentity { name }),
+            IdentityForm::Uri => Strategy::UriLikeIdentity(UriLikeIdentity { uri: name }),
+        }),
         server_name: identity.server_name.map(|name| DnsLikeIdentity { name }),
     }
 }
@@ -207,10 +207,7 @@ pub(super) fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
     let mut labels = Labels::from([
         ("pod".to_owned(), workload.pod.name.to_string()),
         ("serviceaccount".to_owned(), pod.service_account.to_string()),
-        (
-            "zone".to_owned(),
-            zone.map(Zone::to_string).unwrap_or_default(),
-        ),
+        zone_label(zone),
     ]);
     if let Some(Owner { kind, name }) = &workload.owner {
         let kind = match kind.to_lowercase() {
@@ -226,6 +223,25 @@ pub(super) fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
         labels.insert("pod_template_hash".into(), hash.to_string());
     }
     labels
+}
+
+pub(super) fn external_labels(workload: &ExternalWorkload, zone: Option<&Zone>) -> Labels {
+    let mut labels = Labels::from([
+        (
+            "external_workload".to_owned(),
+            workload.name.name.to_string(),
+        ),
+        zone_label(zone),
+    ]);
+    if let Some(Owner { kind, name }) = &workload.facts.owner {
+        labels.insert(kind.to_lowercase(), name.to_string());
+    }
+    labels
+}
+
+fn zone_label(zone: Option<&Zone>) -> (String, String) {
+    let zone = zone.map(Zone::to_string).unwrap_or_default();
+    ("zone".to_owned(), zone)
 }
 
 pub(super) fn tcp_address(socket: SocketAddr) -> net::TcpAddress {

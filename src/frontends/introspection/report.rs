@@ -172,7 +172,7 @@ pub(super) fn endpoints(
 
 fn node(found: &ViewEndpoint) -> Option<&NodeName> {
     found
-        .workload()
+        .pod()
         .and_then(|workload| workload.facts.node.as_ref())
         .or(found.endpoint().node.as_ref())
 }
@@ -196,7 +196,9 @@ fn workload(found: &ViewEndpoint) -> Option<pb::Workload> {
 fn served_note(joined: &Joined) -> String {
     match joined {
         Joined::Unreadable => "Pods of this cluster may not be read: no identity".to_owned(),
-        Joined::Address | Joined::Pod(_) | Joined::Held(_) => String::new(),
+        Joined::Address | Joined::Pod(_) | Joined::ExternalWorkload(_) | Joined::Held(_) => {
+            String::new()
+        }
     }
 }
 
@@ -210,8 +212,9 @@ fn excluded_note(reason: Exclusion, endpoint: &Endpoint) -> String {
         Exclusion::NotReady => "not ready",
         Exclusion::Held(Held::PodUnknown) => "the Pod it names does not exist",
         Exclusion::Held(Held::PodFinished) => "the Pod it names has finished",
+        Exclusion::Held(Held::PodWithoutAddress) => "the Pod it names has no address yet",
         Exclusion::Held(Held::ExternalWorkloadUnknown) => {
-            "the ExternalWorkload it names is not known"
+            "the ExternalWorkload it names is not known (they are read in the home cluster only)"
         }
         Exclusion::ProxyUnreadable => {
             "meshed, but the ports of its linkerd-proxy container cannot be read"

@@ -1,6 +1,6 @@
 use super::*;
 use crate::index::Object;
-use crate::testing::{PodBuilder, World, cluster, home, pod, service};
+use crate::testing::{PodBuilder, World, cluster, external_workload, home, pod, service};
 
 const IP: &str = "10.0.0.1";
 
@@ -8,8 +8,11 @@ fn describe(owner: &Result<AddressOwner, Conflict>) -> String {
     match owner {
         Ok(AddressOwner::Nobody) => "-".to_owned(),
         Ok(AddressOwner::Service(service)) => format!("service {service}"),
-        Ok(AddressOwner::Workload(holder)) => {
+        Ok(AddressOwner::Workload(Tenant::Pod(holder))) => {
             format!("{}@{}", holder.workload.pod, holder.cluster.name)
+        }
+        Ok(AddressOwner::Workload(Tenant::External(workload))) => {
+            format!("external {}", workload.name)
         }
         Err(Conflict { between, count }) => format!("{count} {between:?}"),
     }
@@ -94,6 +97,37 @@ fn cluster_ips_come_first() {
     let named = |name: &str| service(name).cluster_ip(IP).object();
     check([named("shop/web"), web().object()], "service shop/web");
     check([named("shop/web"), named("shop/api")], "2 Services");
+}
+
+#[test]
+fn external_workloads_have_the_ports_they_list() {
+    let vm = |name: &str| external_workload(name).ip(IP).port(80, "http");
+    check([vm("shop/vm").object()], "external shop/vm");
+    check(
+        [external_workload("shop/vm")
+            .ip(IP)
+            .port(81, "http")
+            .object()],
+        "-",
+    );
+    check(
+        [vm("shop/vm").object(), vm("bank/vm").object()],
+        "2 ExternalWorkloads",
+    );
+    check([vm("shop/vm").object(), web().object()], "shop/web@home");
+    // It takes over when the Pod goes, and leaves when it does not list the port any more.
+    let mut world = World::default();
+    world.say(home().begins_with([vm("shop/vm").object(), web().object()]));
+    let told = check_after(&world, &AddressOwner::Nobody, "shop/web@home");
+    world.say([home().delete(web())]);
+    let told = check_after(&world, &told, "external shop/vm");
+    world.say([home().apply(vm("bank/vm"))]);
+    check_after(&world, &told, "external shop/vm");
+    world.say([
+        home().delete(vm("bank/vm")),
+        home().apply(external_workload("shop/vm").ip(IP)),
+    ]);
+    check_after(&world, &told, "-");
 }
 
 #[test]

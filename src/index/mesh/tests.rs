@@ -1,5 +1,8 @@
-use super::{MeshPolicy, Protocol};
-use crate::testing::{PodBuilder, World, home, pod, service, slice};
+use super::{IdentityForm, MeshPolicy, Protocol};
+use crate::testing::{
+    ExternalWorkloadBuilder, PodBuilder, World, external_workload, home, pod, server, service,
+    slice,
+};
 
 fn policy() -> MeshPolicy {
     MeshPolicy {
@@ -38,6 +41,9 @@ fn say(world: &World, port: u16) -> String {
     }
     parts.extend(mesh.inbound_port.map(|port| port.to_string()));
     if let Some(identity) = mesh.identity {
+        if identity.form == IdentityForm::Uri {
+            parts.push("uri".to_owned());
+        }
         parts.push(match &identity.server_name {
             Some(name) if *name == identity.name => identity.name,
             Some(name) => format!("{}!={name}", identity.name),
@@ -110,11 +116,12 @@ fn identity_needs_the_own_control_plane_and_a_pod_that_has_the_address() {
     );
     check(web().meshed_by("other"), 80, "meshed h2");
     check(pod("shop/web-0").ip("10.0.0.9").meshed(), 80, "meshed h2");
-    check(pod("shop/web-0").meshed(), 80, "meshed h2");
+    // Not served until it is known to have an address.
+    check(pod("shop/web-0").meshed(), 80, "-");
 }
 
 #[test]
-fn identity_needs_a_trust_domain_and_the_slices_own_namespace() {
+fn identity_needs_a_trust_domain_and_is_that_of_the_pods_own_namespace() {
     let mut world = World::default();
     world.policy.mesh = policy();
     world.say(home().trusting("").begins_with([
@@ -133,7 +140,10 @@ fn identity_needs_a_trust_domain_and_the_slices_own_namespace() {
             pod("other/web-0").ip("10.0.0.1").meshed().object(),
         ]),
     );
-    assert_eq!(say(&world, 80), "meshed h2");
+    assert_eq!(
+        say(&world, 80),
+        "meshed h2 default.other.serviceaccount.identity.linkerd.home.example"
+    );
 }
 
 #[test]
@@ -165,4 +175,86 @@ fn a_gateway_has_the_identity_that_its_slice_says() {
         world.say(home().begins_with(objects));
         assert_eq!(say(&world, 80), expected);
     }
+}
+
+/// What the only endpoint, behind an ExternalWorkload, means on a port.
+fn check_external(
+    policy: MeshPolicy,
+    workload: ExternalWorkloadBuilder,
+    port: u16,
+    expected: &str,
+) {
+    let mut world = World::default();
+    world.policy.mesh = policy;
+    world.say(
+        home().begins_with([
+            service("shop/web").object(),
+            slice("vm")
+                .endpoint("10.0.0.1")
+                .external_workload("vm-0")
+                .object(),
+            server("shop/named", "db")
+                .external_workloads("app=vm")
+                .object(),
+            workload.object(),
+        ]),
+    );
+    assert_eq!(say(&world, port), expected, "port {port}");
+}
+
+fn vm() -> ExternalWorkloadBuilder {
+    external_workload("shop/vm-0").ip("10.0.0.1")
+}
+
+#[test]
+fn external_workloads_always_have_a_proxy_that_speaks_http_2() {
+    const VM: &str = "uri spiffe://root/vm-0!=vm-0.external";
+    for h2_upgrade in [true, false] {
+        let with = || MeshPolicy {
+            h2_upgrade,
+            ..policy()
+        };
+        check_external(with(), vm(), 80, &format!("meshed h2 {VM}"));
+        check_external(with(), vm(), 25, &format!("meshed opaque 4143 {VM}"));
+    }
+    let proxy = || vm().port(5143, "linkerd-proxy");
+    check_external(policy(), proxy(), 25, &format!("meshed opaque 5143 {VM}"));
+    let annotated = || proxy().opaque("80-90");
+    check_external(policy(), annotated(), 25, &format!("meshed h2 {VM}"));
+    let opaque = format!("meshed opaque 5143 {VM}");
+    check_external(policy(), annotated(), 85, &opaque);
+    let header = MeshPolicy {
+        transport_header: true,
+        ..policy()
+    };
+    check_external(header, proxy(), 80, &format!("meshed h2 5143 {VM}"));
+    let selected = || annotated().port(7000, "db").label("app=vm");
+    check_external(policy(), selected(), 7000, &opaque);
+    check_external(policy(), selected(), 7001, &format!("meshed h2 {VM}"));
+}
+
+#[test]
+fn the_identity_of_an_external_workload_is_for_its_own_addresses() {
+    let elsewhere = external_workload("shop/vm-0").ip("10.0.0.9");
+    check_external(policy(), elsewhere, 80, "meshed h2");
+    check_external(policy(), vm().identity(""), 80, "meshed h2");
+}
+
+#[test]
+fn servers_only_ever_add_opaque_ports() {
+    let mut world = World::default();
+    world.policy.mesh = policy();
+    world.say(home().begins_with([
+        service("shop/web").object(),
+        slice("web").endpoint("10.0.0.1").pod("shop/web-0").object(),
+        server("shop/web", "80").pods("").object(),
+        web().opaque("90").object(),
+    ]));
+    assert_eq!(say(&world, 80), format!("meshed opaque 4143 {WEB}"));
+    assert_eq!(say(&world, 90), format!("meshed opaque 4143 {WEB}"));
+    assert_eq!(say(&world, 25), format!("meshed h2 {WEB}"));
+    world.say([home().apply(web().opaque("90").skipping("80"))]);
+    assert_eq!(say(&world, 80), "plain");
+    world.say([home().apply(pod("shop/web-0").ip("10.0.0.1"))]);
+    assert_eq!(say(&world, 80), "plain");
 }

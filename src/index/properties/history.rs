@@ -1,6 +1,7 @@
 //! Random histories.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::option;
@@ -9,10 +10,12 @@ use proptest::sample::select;
 
 use crate::index::{Kind, Object};
 use crate::model::{
-    Backing, Conditions, Endpoint, Federation, HostPorts, Membership, MirrorFacts, NodeFacts,
-    NodeName, Override, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PortSet,
-    ProfileFacts, ProfileName, ProxyPorts, RemoteService, ServiceFacts, ServiceName, ServicePort,
-    SliceFacts, SliceName, SlicePort, Text, TrafficPolicy, Zone,
+    Backing, Condition, Conditions, Endpoint, ExternalWorkloadFacts, ExternalWorkloadName,
+    Federation, HostPorts, Membership, MirrorFacts, NamedPort, NodeFacts, NodeName, Override,
+    Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PortSet, ProfileFacts, ProfileName,
+    ProxyPorts, RemoteService, Requirement, Selector, ServerFacts, ServerName, ServerPort,
+    ServiceFacts, ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, Text, TrafficPolicy,
+    Traits, Zone,
 };
 use crate::testing::HOME;
 
@@ -25,6 +28,8 @@ const NODES: [&str; 2] = ["n0", "n1"];
 const PODS: [&str; 4] = ["p0", "p1", "p2", "p3"];
 const OWNERS: [&str; 2] = ["o0", "o1"];
 const HOSTNAMES: [&str; 2] = ["h0", "h1"];
+const EXTERNALS: [&str; 2] = ["vm0", "vm1"];
+const TIERS: [&str; 2] = ["gold", "tin"];
 const PORT_NAMES: [&str; 2] = ["http", ""];
 const ADDRESSES: [&str; 6] = [
     "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::1", "fd00::2",
@@ -173,18 +178,23 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Node),
         1 => Just(Kind::ReplicaSet),
         1 => Just(Kind::Job),
+        1 => Just(Kind::ExternalWorkload),
+        1 => Just(Kind::Server),
         1 => Just(Kind::ServiceProfile),
     ]
 }
 
+/// Boxed, as the strategies by value would fill the stack of a test.
 fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
-        4 => service(),
-        6 => slice(),
-        5 => pod(),
-        1 => node(),
-        2 => owner_object(),
-        1 => profile(),
+        4 => service().boxed(),
+        6 => slice().boxed(),
+        5 => pod().boxed(),
+        1 => node().boxed(),
+        2 => owner_object().boxed(),
+        2 => external_workload().boxed(),
+        3 => server().boxed(),
+        1 => profile().boxed(),
     ]
 }
 
@@ -276,7 +286,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
     let backing = prop_oneof![
         4 => pod_name().prop_map(Backing::Pod),
         1 => Just(Backing::Address),
-        1 => Just(Backing::ExternalWorkload("vm".into())),
+        2 => pick(&EXTERNALS).prop_map(|name| Backing::ExternalWorkload(name.into())),
     ];
     let hints = option::weighted(0.8, vec(pick(&ZONES).prop_map(Zone::from), 1..3));
     (
@@ -338,11 +348,11 @@ fn pod() -> impl Strategy<Value = Object> {
         option::of(pick(&["linkerd", "other"])),
         option::of(owner()),
         option::weighted(0.3, pick(&["8080", "8081", "1-65535", ""])),
-        (prop::bool::weighted(0.2), proxy),
+        (prop::bool::weighted(0.2), proxy, traits()),
         option::weighted(0.2, (address(), select(vec![80_u16, 81]))),
     )
         .prop_map(
-            |(name, ips, life, node, mesh, owner, opaque, (skip, proxy), on_host)| {
+            |(name, ips, life, node, mesh, owner, opaque, (skip, proxy, traits), on_host)| {
                 let ports = |list: &str| PortSet::parse(list, |_| None).0;
                 let (phase, terminating, host_network) = life;
                 let facts = PodFacts {
@@ -364,6 +374,7 @@ fn pod() -> impl Strategy<Value = Object> {
                     opaque_ports: opaque.map(ports),
                     skip_inbound_ports: ports(if skip { "8080" } else { "" }),
                     proxy,
+                    traits,
                 };
                 Object::Pod(name, facts)
             },
@@ -397,6 +408,86 @@ fn owner_object() -> impl Strategy<Value = Object> {
             Object::Owner(name, owner)
         },
     )
+}
+
+/// Up to one label, and named ports of which both may have one name.
+fn traits() -> impl Strategy<Value = Arc<Traits>> {
+    let port = (pick(&["http", "db"]), select(vec![8080_u16, 8081]));
+    (option::of(pick(&TIERS)), vec(port, 0..3)).prop_map(|(tier, ports)| {
+        let port = |(name, port): (&str, u16)| NamedPort {
+            name: name.into(),
+            port,
+        };
+        let tier = tier.map(|tier| ("tier".into(), tier.into()));
+        Arc::new(Traits {
+            labels: tier.into_iter().collect(),
+            ports: ports.into_iter().map(port).collect(),
+        })
+    })
+}
+
+fn external_workload() -> impl Strategy<Value = Object> {
+    (
+        pick(&NAMESPACES),
+        pick(&EXTERNALS),
+        vec(address(), 0..3),
+        option::weighted(0.8, pick(&["spiffe://one", "spiffe://two"])),
+        option::of(owner()),
+        option::weighted(0.3, pick(&["8080", ""])),
+        option::of(select(vec![0_u16, 5143])),
+        traits(),
+    )
+        .prop_map(
+            |(namespace, name, ips, identity, owner, opaque, inbound_port, traits)| {
+                let facts = ExternalWorkloadFacts {
+                    ips: ips.into(),
+                    identity: identity.map(Text::from),
+                    server_name: identity.map(|_| "vm.example".into()),
+                    owner,
+                    opaque_ports: opaque.map(|list| PortSet::parse(list, |_| None).0),
+                    ports: [8080].into(),
+                    inbound_port,
+                    traits,
+                };
+                Object::ExternalWorkload(ExternalWorkloadName::new(namespace, name), facts)
+            },
+        )
+}
+
+fn server() -> impl Strategy<Value = Object> {
+    let tiers = || vec(pick(&TIERS).prop_map(Text::from), 1..3);
+    let condition = prop_oneof![
+        2 => tiers().prop_map(|tiers| Condition::In(tiers.into())),
+        1 => tiers().prop_map(|tiers| Condition::NotIn(tiers.into())),
+        1 => Just(Condition::Exists),
+        1 => Just(Condition::DoesNotExist),
+    ];
+    let requirement = condition.prop_map(|condition| Requirement {
+        key: "tier".into(),
+        condition,
+    });
+    let selector = vec(requirement, 0..3)
+        .prop_map(|requirements| requirements.into_iter().collect::<Selector>());
+    let selector = option::weighted(0.7, selector).boxed();
+    let port = prop_oneof![
+        1 => select(vec![8080_u16, 81]).prop_map(ServerPort::Number),
+        1 => pick(&["http", "db"]).prop_map(|name| ServerPort::Name(name.into())),
+    ];
+    (
+        pick(&NAMESPACES),
+        pick(&["one", "two"]),
+        selector.clone(),
+        selector,
+        port,
+    )
+        .prop_map(|(namespace, name, pods, external_workloads, port)| {
+            let facts = ServerFacts {
+                pods,
+                external_workloads,
+                port,
+            };
+            Object::Server(ServerName::new(namespace, name), facts)
+        })
 }
 
 fn owner() -> impl Strategy<Value = Owner> {

@@ -6,9 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use super::history::Query;
 use crate::index::{Change, Kind, Object, ObjectChange, ObjectName};
 use crate::model::{
-    Backing, ClusterFacts, ClusterName, ClusterRole, Endpoint, Membership, Owner, OwnerKind,
-    PodFacts, PodName, ProfileFacts, ProfileName, ServiceFacts, ServiceName, SessionId, SliceFacts,
-    SliceName, TrafficPolicy,
+    Backing, ClusterFacts, ClusterName, ClusterRole, Condition, Endpoint, ExternalWorkloadName,
+    Membership, Owner, OwnerKind, PodFacts, PodName, ProfileFacts, ProfileName, Selector,
+    ServerFacts, ServerPort, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
+    TrafficPolicy, Traits,
 };
 use crate::testing::HOME;
 
@@ -43,7 +44,7 @@ pub(super) struct Row {
     pub(super) cluster: String,
     pub(super) trust_domain: String,
     pub(super) unvouched: bool,
-    pub(super) without_pod: bool,
+    pub(super) without_workload: bool,
     /// Where it stands among the member's endpoints.
     pub(super) place: usize,
     pub(super) text: String,
@@ -114,7 +115,7 @@ impl Naive {
     }
 
     /// Who has an address: Services, Pods by their own, Pods by host port, Pods of linked clusters.
-    pub(super) fn address(&self, ip: IpAddr) -> [Vec<String>; 4] {
+    pub(super) fn address(&self, ip: IpAddr) -> [Vec<String>; 5] {
         let Some(home) = self.contributing(HOME) else {
             return Default::default();
         };
@@ -137,6 +138,7 @@ impl Naive {
             services.into_iter().map(ToString::to_string).collect(),
             home.pods(at_own),
             home.pods(on_host),
+            home.external(ip),
             linked
                 .filter_map(|name| self.contributing(name.as_str()))
                 .flat_map(|session| session.pods(at_own))
@@ -278,6 +280,20 @@ impl Session {
         slices.into_iter().map(|(_, facts)| facts).collect()
     }
 
+    /// ExternalWorkloads that have an address, in name order.
+    fn external(&self, ip: IpAddr) -> Vec<String> {
+        let mut names: Vec<&ExternalWorkloadName> = Vec::new();
+        for object in &self.objects {
+            if let Object::ExternalWorkload(name, facts) = object
+                && facts.ips.contains(&ip)
+            {
+                names.push(name);
+            }
+        }
+        names.sort();
+        names.into_iter().map(ToString::to_string).collect()
+    }
+
     /// Pods that have not finished and of which something holds, in name order.
     fn pods(&self, holds: impl Fn(&PodFacts) -> bool) -> Vec<String> {
         let mut pods: Vec<(&PodName, &PodFacts)> = Vec::new();
@@ -325,6 +341,29 @@ impl Session {
             }
             _ => Some(direct),
         }
+    }
+
+    /// Whether some Server of the namespace says that a workload's port is opaque.
+    fn opaque_by_server(
+        &self,
+        namespace: &str,
+        traits: &Traits,
+        port: u16,
+        selector: impl Fn(&ServerFacts) -> Option<Selector>,
+    ) -> bool {
+        self.objects.iter().any(|object| match object {
+            Object::Server(name, server) if name.namespace.as_str() == namespace => {
+                let is_about = match &server.port {
+                    ServerPort::Number(number) => *number == port,
+                    ServerPort::Name(name) => {
+                        let mut ports = traits.ports.iter();
+                        ports.any(|known| known.name == *name && known.port == port)
+                    }
+                };
+                is_about && selector(server).is_some_and(|selector| selects(&selector, traits))
+            }
+            _ => false,
+        })
     }
 
     fn answer(&self, service: &ServiceName, federated: bool, query: &Query) -> Vec<Row> {
@@ -411,23 +450,54 @@ impl Session {
                     cluster: self.facts.name.to_string(),
                     trust_domain: self.facts.trust_domain.to_string(),
                     unvouched: true,
-                    without_pod: true,
+                    without_workload: true,
                     place: 0,
                     text: format!("{} {:?} {:?}", slice.service, slice.mirror, endpoint.zone),
                 };
                 let mut behind = None;
                 match &endpoint.backing {
                     Backing::Address => row.text += " address",
-                    Backing::ExternalWorkload(_) => continue,
+                    Backing::ExternalWorkload(name) => {
+                        let namespace = &slice.service.namespace;
+                        let name = ExternalWorkloadName::new(namespace.clone(), name.clone());
+                        let wanted = ObjectName::ExternalWorkload(name.clone());
+                        let Some(Object::ExternalWorkload(_, facts)) = self.object(&wanted) else {
+                            continue;
+                        };
+                        let servers = |server: &ServerFacts| server.external_workloads.clone();
+                        let by_server = self.opaque_by_server(
+                            namespace.as_str(),
+                            &facts.traits,
+                            number,
+                            servers,
+                        );
+                        let annotated = facts.opaque_ports.as_ref();
+                        let said = format!(
+                            " {name} {:?} {} {}",
+                            facts.owner,
+                            by_server || annotated.is_some_and(|ports| ports.contains(number)),
+                            facts.ips.contains(&endpoint.address) && facts.identity.is_some(),
+                        );
+                        row.text.push_str(&said);
+                        row.without_workload = false;
+                        row.unvouched = !facts.ips.contains(&endpoint.address);
+                    }
                     Backing::Pod(name) => match self.object(&ObjectName::Pod(name.clone())) {
                         Some(Object::Pod(_, pod)) => {
-                            if pod.is_finished() || proxy_is_unreadable(pod, number) {
+                            let servers = |server: &ServerFacts| server.pods.clone();
+                            let namespace = name.namespace.as_str();
+                            let by_server =
+                                self.opaque_by_server(namespace, &pod.traits, number, servers);
+                            let unplaced =
+                                pod.ips.is_empty() && pod.control_plane_namespace.is_some();
+                            let unreadable = proxy_is_unreadable(pod, number, by_server);
+                            if pod.is_finished() || unplaced || unreadable {
                                 continue;
                             }
                             let owner = self.owner(name.namespace.as_str(), pod);
-                            let said = format!(" {name} {owner:?} {:?}", pod.owner);
+                            let said = format!(" {name} {owner:?} {:?} {by_server}", pod.owner);
                             row.text.push_str(&said);
-                            row.without_pod = false;
+                            row.without_workload = false;
                             row.unvouched = name.namespace != slice.service.namespace
                                 || !pod.ips.contains(&endpoint.address);
                             behind = Some(pod);
@@ -447,8 +517,26 @@ impl Session {
     }
 }
 
+/// By way of a list of all pairs.
+fn selects(selector: &Selector, traits: &Traits) -> bool {
+    let labels: Vec<_> = traits.labels.iter().collect();
+    selector.requirements().iter().all(|requirement| {
+        let values: Vec<_> = labels
+            .iter()
+            .filter(|(key, _)| *key == requirement.key)
+            .map(|(_, value)| value)
+            .collect();
+        match &requirement.condition {
+            Condition::In(allowed) => values.iter().any(|value| allowed.contains(value)),
+            Condition::NotIn(barred) => !values.iter().any(|value| barred.contains(value)),
+            Condition::Exists => !values.is_empty(),
+            Condition::DoesNotExist => values.is_empty(),
+        }
+    })
+}
+
 /// With transparent transport, and no port opaque by default.
-fn proxy_is_unreadable(pod: &PodFacts, port: u16) -> bool {
+fn proxy_is_unreadable(pod: &PodFacts, port: u16, by_server: bool) -> bool {
     let meshed = pod.control_plane_namespace.is_some();
     if !meshed || pod.skip_inbound_ports.contains(port) {
         return false;
@@ -456,7 +544,8 @@ fn proxy_is_unreadable(pod: &PodFacts, port: u16) -> bool {
     let opaque = pod
         .opaque_ports
         .as_ref()
-        .is_some_and(|ports| ports.contains(port));
+        .is_some_and(|ports| ports.contains(port))
+        || by_server;
     match (pod.proxy.admin, pod.proxy.control) {
         (Some(admin), Some(control)) => {
             let own = port == admin || port == control;

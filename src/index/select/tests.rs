@@ -1,7 +1,8 @@
 use crate::index::{Exclusion, Held, MeshPolicy, ViewKey, examine};
 use crate::model::PortSet;
 use crate::testing::{
-    ServiceBuilder, SliceBuilder, World, cluster, describe, home, node_in, pod, service, slice,
+    ServiceBuilder, SliceBuilder, World, cluster, describe, external_workload, home, node_in, pod,
+    service, slice,
 };
 
 /// A home cluster with nodes n0 in zone a and n1 in zone b, a Pod on each, and one Service.
@@ -296,6 +297,9 @@ fn every_listed_endpoint_is_explained() {
         .endpoint("10.0.0.7")
         .pod("shop/odd")
         .for_zones(&["a"])
+        .endpoint("10.0.0.8")
+        .pod("shop/starting")
+        .for_zones(&["a"])
         .endpoint("10.0.0.1")
         .for_zones(&["a"])
         .endpoint("fd00::1")
@@ -308,7 +312,8 @@ fn every_listed_endpoint_is_explained() {
     };
     world.say([
         home().apply(pod("shop/done").finished()),
-        home().apply(pod("shop/odd").meshed_by("linkerd")),
+        home().apply(pod("shop/odd").ip("10.0.0.7").meshed_by("linkerd")),
+        home().apply(pod("shop/starting").meshed()),
     ]);
     let key = ViewKey {
         port: 80,
@@ -331,7 +336,80 @@ fn every_listed_endpoint_is_explained() {
             Some(Exclusion::Held(Held::ExternalWorkloadUnknown)),
             Some(Exclusion::Held(Held::PodFinished)),
             Some(Exclusion::ProxyUnreadable),
+            Some(Exclusion::Held(Held::PodWithoutAddress)),
             Some(Exclusion::OtherFamily),
         ]
     );
+}
+
+/// A world with an ExternalWorkload `vm` of two families.
+fn with_vm(service: ServiceBuilder, slices: impl IntoIterator<Item = SliceBuilder>) -> World {
+    let mut world = world(service, slices);
+    let vm = external_workload("shop/vm").ip("10.0.1.1").ip("fd00:1::1");
+    world.say([home().apply(vm)]);
+    world
+}
+
+#[test]
+fn external_workloads_are_served_by_one_family() {
+    let v4 = slice("v4").endpoint("10.0.1.1").external_workload("vm");
+    let v6 = || slice("v6").endpoint("fd00:1::1").external_workload("vm");
+    let bare = slice("bare").endpoint("fd00::9");
+    let mut world = with_vm(web(), [v4, v6(), bare]);
+    check(
+        &world,
+        "- - 80",
+        "10.0.1.1:8080 external vm, [fd00::9]:8080",
+    );
+    world.policy.ipv6 = true;
+    check(
+        &world,
+        "- - 80",
+        "[fd00::9]:8080, [fd00:1::1]:8080 external vm",
+    );
+    world.say([home().delete(v6())]);
+    check(
+        &world,
+        "- - 80",
+        "10.0.1.1:8080 external vm, [fd00::9]:8080",
+    );
+}
+
+#[test]
+fn external_workloads_are_on_no_node_but_in_zones() {
+    let slice = || {
+        slice("vm")
+            .endpoint("10.0.1.1")
+            .external_workload("vm")
+            .zone("a")
+            .for_zones(&["a"])
+            .endpoint("10.0.0.2")
+            .pod("shop/web-1")
+            .zone("b")
+            .for_zones(&["b"])
+    };
+    let anywhere = with_vm(web(), [slice()]);
+    check(&anywhere, "n0 - 80", "10.0.1.1:8080 external vm in a");
+    let local = with_vm(web().node_local(), [slice()]);
+    check(&local, "n0 - 80", "-");
+    check(&local, "n1 - 80", "10.0.0.2:8080 web-1 in b");
+}
+
+#[test]
+fn external_workloads_of_linked_clusters_are_left_out() {
+    let mut world = World::default();
+    world.say(home().begins_with([service("shop/web").mirrors("web@east").object()]));
+    world.say([cluster("east").linked()]);
+    world.say(
+        cluster("east").begins_with([
+            service("shop/web").port(80, "http").object(),
+            external_workload("shop/vm").ip("10.0.1.1").object(),
+            slice("vm")
+                .endpoint("10.0.1.1")
+                .external_workload("vm")
+                .endpoint("10.0.1.2")
+                .object(),
+        ]),
+    );
+    check(&world, "- - 80", "10.0.1.2:8080@east");
 }

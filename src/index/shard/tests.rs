@@ -1,7 +1,8 @@
-use crate::index::{Kind, ObjectName};
+use crate::index::{Joined, Kind, ObjectName};
 use crate::model::SliceName;
 use crate::testing::{
-    SliceBuilder, World, cluster, describe, home, job, pod, replica_set, service, slice,
+    SliceBuilder, World, cluster, describe, external_workload, home, job, pod, replica_set, server,
+    service, slice,
 };
 
 /// A home cluster with Services `shop/web` and `shop/api`, and one slice.
@@ -153,6 +154,8 @@ fn kinds_that_may_not_be_read_hold_nothing_up() {
         home().unreadable(Kind::Node),
         home().unreadable(Kind::ReplicaSet),
         home().unreadable(Kind::Job),
+        home().unreadable(Kind::ExternalWorkload),
+        home().unreadable(Kind::Server),
         home().unreadable(Kind::ServiceProfile),
         home().unreadable(Kind::Service),
         home().apply(web()),
@@ -201,4 +204,187 @@ fn one_service_of_many_is_touched_alone() {
     assert!(!world.touched.clusters && !world.touched.nodes && !world.touched.sizes);
     world.say([cluster("east").linked(), cluster("east").unlinked()]);
     check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "");
+}
+
+#[test]
+fn an_external_workload_joins_late_and_leaves_when_it_goes() {
+    let mut world = world(slice("vm").endpoint("10.0.0.1").external_workload("vm-0"));
+    check(&world, "shop/web", "-", "shop/api shop/web");
+    world.say([home().apply(external_workload("other/vm-0").ip("10.0.0.1"))]);
+    check(&world, "shop/web", "-", "");
+    let vm = external_workload("shop/vm-0").ip("10.0.0.1");
+    world.say([home().apply(vm.clone())]);
+    check(&world, "shop/web", "10.0.0.1:80 external vm-0", "shop/web");
+    world.say([home().apply(vm.clone())]);
+    check(&world, "shop/web", "10.0.0.1:80 external vm-0", "");
+    world.say([home().apply(vm.clone().owned_by("Group", "vms"))]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 external vm-0/Group:vms",
+        "shop/web",
+    );
+    world.say([home().unreadable(Kind::ExternalWorkload)]);
+    check(
+        &world,
+        "shop/web",
+        "10.0.0.1:80 external vm-0/Group:vms",
+        "",
+    );
+    world.say([home().resync(Kind::ExternalWorkload, [])]);
+    check(&world, "shop/web", "-", "shop/web");
+}
+
+#[test]
+fn kinds_that_a_cluster_does_not_have_add_nothing_and_count_when_it_gets_them() {
+    let mut world = World::default();
+    world.say(
+        home()
+            .begins_with([
+                service("shop/web").object(),
+                slice("vm")
+                    .endpoint("10.0.0.1")
+                    .external_workload("vm-0")
+                    .object(),
+            ])
+            .into_iter()
+            .filter(|change| {
+                let text = format!("{change:?}");
+                !text.contains("Resync(ExternalWorkload") && !text.contains("Resync(Server")
+            }),
+    );
+    let pending = |world: &World| world.index.clusters()[0].pending.clone();
+    assert_eq!(pending(&world), [Kind::ExternalWorkload, Kind::Server]);
+    world.say([
+        home().unreadable(Kind::ExternalWorkload),
+        home().unreadable(Kind::Server),
+    ]);
+    assert_eq!(pending(&world), []);
+    check(&world, "shop/web", "-", "shop/web");
+    let vm = external_workload("shop/vm-0").ip("10.0.0.1").object();
+    world.say([home().resync(Kind::ExternalWorkload, [vm])]);
+    check(&world, "shop/web", "10.0.0.1:80 external vm-0", "shop/web");
+}
+
+/// Ports that Servers say are opaque, of whatever is behind the first endpoint.
+fn server_opaque(world: &World) -> String {
+    let view = world.view("shop/web", 80);
+    let ports = match view.endpoints[0].joined() {
+        Joined::Pod(workload) => &workload.server_opaque,
+        Joined::ExternalWorkload(workload) => &workload.server_opaque,
+        other => panic!("no workload: {other:?}"),
+    };
+    format!("{ports:?}")
+}
+
+#[test]
+fn servers_add_to_one_another_whatever_order_they_come_and_go_in() {
+    let mut world = world(web());
+    let gold = pod("shop/web-0").label("tier=gold").label("app=web");
+    world.say([home().apply(gold.clone().port(8080, "http"))]);
+    let says = |world: &mut World, change, ports: &str, touched: &str| {
+        world.say([change]);
+        assert_eq!(server_opaque(world), ports);
+        assert_eq!(world.touched_services(), touched);
+    };
+    let (one, two) = (
+        server("shop/one", "8080").pods("tier=gold"),
+        server("shop/two", "http").pods(""),
+    );
+    says(
+        &mut world,
+        home().apply(one.clone()),
+        "[(8080, 8080)]",
+        "shop/web",
+    );
+    says(&mut world, home().apply(one.clone()), "[(8080, 8080)]", "");
+    // It says nothing new of this Pod.
+    says(&mut world, home().apply(two.clone()), "[(8080, 8080)]", "");
+    says(&mut world, home().delete(one), "[(8080, 8080)]", "");
+    let three = server("shop/three", "9090").pods("tier=gold app=web");
+    says(
+        &mut world,
+        home().apply(three),
+        "[(8080, 8080), (9090, 9090)]",
+        "shop/web",
+    );
+    says(&mut world, home().delete(two), "[(9090, 9090)]", "shop/web");
+    says(
+        &mut world,
+        home().apply(server("other/three", "1").pods("")),
+        "[(9090, 9090)]",
+        "",
+    );
+    says(
+        &mut world,
+        home().apply(pod("shop/web-0").label("tier=silver")),
+        "[]",
+        "shop/web",
+    );
+    says(&mut world, home().apply(gold), "[(9090, 9090)]", "shop/web");
+    says(
+        &mut world,
+        home().resync(Kind::Server, []),
+        "[]",
+        "shop/web",
+    );
+}
+
+#[test]
+fn a_name_may_stand_for_several_ports() {
+    let mut world = world(web());
+    world.say([
+        home().apply(server("shop/web", "web").pods("")),
+        home().apply(
+            pod("shop/web-0")
+                .port(9080, "web")
+                .port(8080, "web")
+                .port(1, "other"),
+        ),
+    ]);
+    assert_eq!(server_opaque(&world), "[(8080, 8080), (9080, 9080)]");
+}
+
+#[test]
+fn a_server_selects_pods_and_external_workloads_apart() {
+    let mut world = world(slice("vm").endpoint("10.0.0.1").external_workload("vm-0"));
+    let vm = external_workload("shop/vm-0")
+        .label("app=vm")
+        .port(8080, "http");
+    world.say([
+        home().apply(vm),
+        home().apply(server("shop/pods", "8080").pods("app=vm")),
+    ]);
+    assert_eq!(server_opaque(&world), "[]");
+    world.say([home().apply(server("shop/vms", "http").external_workloads("app=vm"))]);
+    assert_eq!(server_opaque(&world), "[(8080, 8080)]");
+    assert_eq!(world.touched_services(), "shop/web");
+}
+
+#[test]
+fn a_server_touches_only_services_of_workloads_it_says_something_new_of() {
+    let services = (0..1000).map(|n| service(&format!("shop/svc-{n}")).object());
+    let slices = (0..1000).map(|n| {
+        slice(&format!("s-{n}"))
+            .of(&format!("shop/svc-{n}"))
+            .endpoint("10.0.0.1")
+            .pod(&format!("shop/pod-{n}"))
+            .object()
+    });
+    let pods = (0..1000).map(|n| {
+        pod(&format!("shop/pod-{n}"))
+            .label(&format!("n={n}"))
+            .object()
+    });
+    let mut world = World::default();
+    world.say(home().begins_with(services.chain(slices).chain(pods)));
+    world.say([home().apply(server("shop/seven", "80").pods("n=7"))]);
+    check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "shop/svc-7");
+    world.say([home().apply(server("shop/seven", "80").pods("n=8"))]);
+    check(
+        &world,
+        "shop/svc-7",
+        "10.0.0.1:80 pod-7",
+        "shop/svc-7 shop/svc-8",
+    );
 }

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tracing::{info, warn};
 
@@ -49,6 +50,12 @@ struct File {
 enum Seen {
     Content(u64),
     Failed(io::ErrorKind),
+}
+
+/// What was found in a file that is not as it was.
+struct Look {
+    seen: Seen,
+    result: Result<Parsed, Broken>,
 }
 
 /// What a file defines, each object once.
@@ -130,8 +137,13 @@ impl Contents {
                 info!(cluster = %self.cluster, file = %self.shown(&path), "manifest file gone");
             }
         }
-        for path in &listing.files {
-            self.look_at(path, &mut edits, &mut uncovered);
+        // Parsing is most of the work of a start.
+        let paths: Vec<_> = listing.files.iter().collect();
+        let looks = in_parallel(&paths, |path| self.look_at(path));
+        for (path, look) in paths.into_iter().zip(looks) {
+            if let Some(look) = look {
+                self.note(path, look, &mut edits, &mut uncovered);
+            }
         }
         for (path, names) in uncovered {
             self.uncover(&path, names, &mut edits);
@@ -141,24 +153,34 @@ impl Contents {
         edits
     }
 
-    fn look_at(
-        &mut self,
-        path: &Path,
-        edits: &mut Edits,
-        uncovered: &mut BTreeMap<Arc<Path>, Vec<ObjectName>>,
-    ) {
+    /// Reads a file, and parses it if it is not as it was.
+    fn look_at(&self, path: &Path) -> Option<Look> {
         let bytes = std::fs::read(self.folder.join(path));
         let seen = match &bytes {
             Ok(bytes) => Seen::Content(hash(bytes)),
             Err(error) => Seen::Failed(error.kind()),
         };
-        let file = self.files.get(path);
-        if file.is_some_and(|file| file.seen == Some(seen)) {
-            return;
+        if self
+            .files
+            .get(path)
+            .is_some_and(|file| file.seen == Some(seen))
+        {
+            return None;
         }
         let result = bytes
             .map_err(Broken::from)
-            .and_then(|bytes| self.parse(bytes));
+            .and_then(|bytes| self.parse(path, bytes));
+        Some(Look { seen, result })
+    }
+
+    fn note(
+        &mut self,
+        path: &Path,
+        look: Look,
+        edits: &mut Edits,
+        uncovered: &mut BTreeMap<Arc<Path>, Vec<ObjectName>>,
+    ) {
+        let Look { seen, result } = look;
         let path: Arc<Path> = path.into();
         let mut file = self.files.remove(&path).unwrap_or_default();
         file.seen = Some(seen);
@@ -186,7 +208,7 @@ impl Contents {
         self.files.insert(path, file);
     }
 
-    fn parse(&self, bytes: Vec<u8>) -> Result<Parsed, Broken> {
+    fn parse(&self, path: &Path, bytes: Vec<u8>) -> Result<Parsed, Broken> {
         let text = String::from_utf8(bytes)?;
         let watched = Kind::watched_in(self.role);
         let mut parsed = Parsed {
@@ -195,7 +217,15 @@ impl Contents {
             warnings: Vec::new(),
         };
         let mut places = HashMap::new();
-        for manifest in manifest::parse(&text)? {
+        let manifests = if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            manifest::parse_json(&text)?
+        } else {
+            manifest::parse(&text)?
+        };
+        for manifest in manifests {
             match manifest {
                 Manifest::Object(converted) if watched.contains(&converted.name.kind()) => {
                     parsed.add(*converted, &mut places);
@@ -232,8 +262,8 @@ impl Contents {
         uncovered: &mut BTreeMap<Arc<Path>, Vec<ObjectName>>,
     ) {
         self.remark(path, &mut file.warned, &parsed.warnings);
-        let before: HashSet<_> = file.names.drain(..).collect();
-        let mut dropped = before.clone();
+        let mut dropped: HashSet<_> = file.names.drain(..).collect();
+        let mut shared = Vec::new();
         for (name, object) in parsed.objects {
             dropped.remove(&name);
             let definers = self.definers.entry(name.clone()).or_default();
@@ -241,19 +271,23 @@ impl Contents {
                 definers.insert(place, Arc::clone(path));
                 if let [.., other, last] = &definers[..] {
                     let other = if last == path { other } else { last };
-                    warn!(
-                        cluster = %self.cluster,
-                        object = %shown_name(&name),
-                        file = %self.folder.join(path).display(),
-                        other = %self.folder.join(other).display(),
-                        "object defined in two manifest files, the last by path counts"
-                    );
+                    shared.push((name.clone(), Arc::clone(other)));
                 }
             }
             if definers.last() == Some(path) {
                 edits.apply(name.clone(), object);
             }
             file.names.push(name);
+        }
+        if let Some((object, other)) = shared.first() {
+            warn!(
+                cluster = %self.cluster,
+                object = %shown_name(object),
+                file = %self.shown(path),
+                other = %self.shown(other),
+                more = shared.len() - 1,
+                "object defined in two manifest files, the last by path counts"
+            );
         }
         file.secrets = parsed.secrets;
         self.withdraw(path, dropped, edits, uncovered);
@@ -290,7 +324,7 @@ impl Contents {
     fn uncover(&mut self, path: &Arc<Path>, names: Vec<ObjectName>, edits: &mut Edits) {
         let parsed = std::fs::read(self.folder.join(path))
             .map_err(Broken::from)
-            .and_then(|bytes| self.parse(bytes));
+            .and_then(|bytes| self.parse(path, bytes));
         let mut objects: HashMap<_, _> = match parsed {
             Ok(parsed) => parsed.objects.into_iter().collect(),
             // It is broken at the moment, which has been said.
@@ -389,6 +423,31 @@ fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
+/// The results of some work on every item, in order.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = processors.min(items.len());
+    if workers < 2 {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let mut done: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let take = || {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            items.get(place).map(|item| (place, work(item)))
+        };
+        let workers: Vec<_> = (0..workers)
+            .map(|_| scope.spawn(move || std::iter::from_fn(take).collect::<Vec<_>>()))
+            .collect();
+        let results = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
+        results
+            .flat_map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
 /// Kind, namespace and name, as one writes it to `kubectl`.
 fn shown_name(name: &ObjectName) -> String {
     let resource = name.kind().resource();
@@ -398,6 +457,8 @@ fn shown_name(name: &ObjectName) -> String {
         ObjectName::Pod(name) => format!("{resource} {name}"),
         ObjectName::Node(name) => format!("{resource} {name}"),
         ObjectName::Owner(name) => format!("{resource} {}/{}", name.namespace, name.name),
+        ObjectName::ExternalWorkload(name) => format!("{resource} {name}"),
+        ObjectName::Server(name) => format!("{resource} {name}"),
         ObjectName::Profile(name) => format!("{resource} {name}"),
     }
 }

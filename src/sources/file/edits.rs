@@ -69,9 +69,10 @@ fn rank(kind: Kind) -> usize {
     match kind {
         Kind::Node => 0,
         Kind::ReplicaSet | Kind::Job => 1,
-        Kind::Pod => 2,
-        Kind::EndpointSlice => 3,
-        Kind::ServiceProfile => 4,
+        // So that no port is taken for another protocol's in between.
+        Kind::Server | Kind::ServiceProfile => 2,
+        Kind::Pod | Kind::ExternalWorkload => 3,
+        Kind::EndpointSlice => 4,
         Kind::Service => 5,
     }
 }

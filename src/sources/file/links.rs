@@ -10,7 +10,7 @@ const LINK_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
 
 /// A Secret that means to link a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LinkSecret {
+pub(crate) struct LinkSecret {
     namespace: String,
     created: String,
     name: String,
@@ -21,20 +21,20 @@ pub(super) struct LinkSecret {
 
 /// What a set of Secrets says about links.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Links {
+pub(crate) struct Links {
     /// Whether any Secret means to link a cluster.
-    pub(super) any: bool,
+    pub(crate) any: bool,
     /// The linked clusters, with the suffix of the identities of their Pods.
-    pub(super) trust_domains: BTreeMap<ClusterName, Text>,
+    pub(crate) trust_domains: BTreeMap<ClusterName, Text>,
     /// What is wrong with some of the Secrets, in words.
-    pub(super) problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 // === impl LinkSecret ===
 
 impl LinkSecret {
     /// The Secret, if its type and label say that it links a cluster.
-    pub(super) fn of(secret: Secret) -> Option<Self> {
+    pub(crate) fn of(secret: Secret) -> Option<Self> {
         let metadata = secret.metadata;
         if secret.type_ != LINK_TYPE {
             return None;
@@ -50,7 +50,7 @@ impl LinkSecret {
     }
 
     /// Whether both are the same object.
-    pub(super) fn same_object(&self, other: &Self) -> bool {
+    pub(crate) fn same_object(&self, other: &Self) -> bool {
         self.namespace == other.namespace && self.name == other.name
     }
 }
@@ -60,7 +60,7 @@ impl LinkSecret {
 impl Links {
     /// Reads the Secrets of the control plane's namespace. Of several for one cluster the oldest counts, then the first
     /// by name.
-    pub(super) fn of(
+    pub(crate) fn of(
         secrets: Vec<&LinkSecret>,
         control_plane_namespace: &str,
         home: &ClusterName,

@@ -65,6 +65,16 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Manifest>, ManifestError> {
         .collect())
 }
 
+/// Reads a file of JSON values, many times faster than as YAML.
+pub(crate) fn parse_json(text: &str) -> Result<Vec<Manifest>, ManifestError> {
+    let mut manifests = Vec::new();
+    for document in serde_json::Deserializer::from_str(text).into_iter() {
+        let Document(mut some) = document?;
+        manifests.append(&mut some);
+    }
+    Ok(manifests)
+}
+
 /// One document, or one item of a List: none or one manifest, or those of a List.
 struct Document(Vec<Manifest>);
 
@@ -115,6 +125,19 @@ impl From<serde_saphyr::Error> for ManifestError {
         Self {
             line,
             column,
+            message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
+        }
+    }
+}
+
+impl From<serde_json::Error> for ManifestError {
+    fn from(error: serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        let message = error.to_string();
+        let place = format!(" at line {line} column {column}");
+        Self {
+            line: line as u64,
+            column: column as u64,
             message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
         }
     }
@@ -306,7 +329,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
 }
 
 fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, D::Error> {
-    use objects::{EndpointSlice, Job, Node, Pod, ReplicaSet, Service, ServiceProfile};
+    use objects::{
+        EndpointSlice, ExternalWorkload, Job, Node, Pod, ReplicaSet, Server, Service,
+        ServiceProfile,
+    };
 
     let converted = match kind {
         Kind::Service => in_namespace(Service::deserialize(fields)?, |it| &mut it.metadata),
@@ -316,6 +342,10 @@ fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, 
         Kind::Pod => in_namespace(Pod::deserialize(fields)?, |it| &mut it.metadata),
         Kind::ReplicaSet => in_namespace(ReplicaSet::deserialize(fields)?, |it| &mut it.metadata),
         Kind::Job => in_namespace(Job::deserialize(fields)?, |it| &mut it.metadata),
+        Kind::ExternalWorkload => in_namespace(ExternalWorkload::deserialize(fields)?, |it| {
+            &mut it.metadata
+        }),
+        Kind::Server => in_namespace(Server::deserialize(fields)?, |it| &mut it.metadata),
         Kind::ServiceProfile => {
             in_namespace(ServiceProfile::deserialize(fields)?, |it| &mut it.metadata)
         }
@@ -362,6 +392,8 @@ mod tests {
                 ObjectName::Pod(name) => format!("pod {name}"),
                 ObjectName::Node(name) => format!("node {name}"),
                 ObjectName::Owner(name) => format!("owner {}/{}", name.namespace, name.name),
+                ObjectName::ExternalWorkload(name) => format!("workload {name}"),
+                ObjectName::Server(name) => format!("server {name}"),
                 ObjectName::Profile(name) => format!("profile {name}"),
             },
             Manifest::Secret(secret) => format!("secret {}", secret.metadata.name),
@@ -400,6 +432,17 @@ mod tests {
     }
 
     #[test]
+    fn kinds_that_linkerd_brings_are_known_in_the_version_that_is_watched() {
+        check(
+            "{apiVersion: policy.linkerd.io/v1beta3, kind: Server, metadata: {name: s}, spec: {port: 80, podSelector: {}}}\n\
+             ---\n{kind: Server, spec: {port: http}, metadata: {name: t}, apiVersion: policy.linkerd.io/v1beta3}\n\
+             ---\n{apiVersion: policy.linkerd.io/v1beta1, kind: Server, metadata: {name: old}}\n\
+             ---\n{apiVersion: workload.linkerd.io/v1beta1, kind: ExternalWorkload, metadata: {name: vm, namespace: shop}}\n",
+            "server default/s, server default/t, workload shop/vm",
+        );
+    }
+
+    #[test]
     fn what_names_no_namespace_is_in_default() {
         check(
             "{apiVersion: v1, kind: Service, metadata: {name: web}}",
@@ -423,6 +466,19 @@ mod tests {
             "node n0",
         );
         check("apiVersion: v1\nkind: List\nitems: null\n", "");
+    }
+
+    #[test]
+    fn json_files_are_read_as_such() {
+        let text = r#"{"apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "Node", "metadata":
+            {"name": "n0", "labels": {"any": "1"}}}], "kind": "List"} {"apiVersion": "v1", "kind": "Event"}"#;
+        let manifests = parse_json(text).expect("parses");
+        assert_eq!(
+            manifests.iter().map(describe).collect::<String>(),
+            "node n0"
+        );
+        let error = parse_json("{\n\"kind\": }").expect_err("fails");
+        assert_eq!(error.to_string(), "line 2, column 9: expected value");
     }
 
     #[test]

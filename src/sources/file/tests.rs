@@ -114,9 +114,8 @@ impl Bench {
                 assert!(subscription.changed().await, "the index stopped");
             }
         });
-        if reached.await.is_err() {
-            panic!("{service} is {seen:?}, not {expected:?}");
-        }
+        let reached = reached.await.is_ok();
+        assert!(reached, "{service} is {seen:?}, not {expected:?}");
     }
 
     async fn home_synced(&self) {
@@ -279,12 +278,12 @@ async fn edits_are_followed() {
     bench.expect("web", "10.1.0.2@home").await;
 
     bench.write(
-        "home/deeper/still/more.json",
+        "home/deeper/still/more.yml",
         &slice_of("web-2", &[("web-3", "10.1.0.3")]),
     );
     bench.expect("web", "10.1.0.2@home 10.1.0.3@home").await;
     bench.write(
-        "home/deeper/still/more.json",
+        "home/deeper/still/more.yml",
         &slice_of("web-2", &[("web-3", "10.1.0.4")]),
     );
     bench.expect("web", "10.1.0.2@home 10.1.0.4@home").await;

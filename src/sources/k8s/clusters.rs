@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -22,10 +22,11 @@ use super::health::{Health, Voice};
 use super::links::{Definition, Links, SECRET_TYPE_SELECTOR};
 use super::objects::Secret;
 use super::session::ClusterSource;
+use super::strays::watch_strays;
 use super::watch::{Event, Resource, Watch};
 use super::{KubernetesConfig, Shared};
 use crate::index::{Change, Kind};
-use crate::model::{ClusterFacts, ClusterName, ClusterRole, SessionId};
+use crate::model::{ClusterFacts, ClusterName, ClusterRole, SessionId, Text};
 use crate::publish::{Connection, IndexStopped};
 
 /// Notices that may wait for the store.
@@ -46,6 +47,8 @@ pub(super) struct ClusterStore {
     config: Arc<KubernetesConfig>,
     home: Arc<Access>,
     links: Links,
+    /// What was said last of Secrets that link nothing.
+    complaints: BTreeMap<Text, String>,
     running: BTreeMap<ClusterName, Running>,
     tasks: JoinSet<Result<(), IndexStopped>>,
     notices: mpsc::Sender<Notice>,
@@ -77,6 +80,8 @@ struct Session {
     definition: Arc<Definition>,
     health: Arc<Health>,
     is_synced: bool,
+    /// Kinds that have not been read yet.
+    pending: watch::Receiver<BTreeSet<Kind>>,
     stop: CancellationToken,
 }
 
@@ -98,6 +103,7 @@ impl ClusterStore {
             config,
             home,
             links: Links::default(),
+            complaints: BTreeMap::new(),
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
             notices,
@@ -113,6 +119,10 @@ impl ClusterStore {
             Arc::clone(&self.home),
             self.config.control_plane_namespace.to_string(),
             self.notices.clone(),
+        ));
+        self.tasks.spawn(watch_strays(
+            Arc::clone(&self.home),
+            self.config.control_plane_namespace.to_string(),
         ));
         loop {
             tokio::select! {
@@ -179,11 +189,24 @@ impl ClusterStore {
         for cluster in affected {
             self.reconcile(cluster).await?;
         }
+        self.complain();
         if is_list && !self.links_known {
             self.links_known = true;
             self.shared.changes.send(Change::LinksKnown).await?;
         }
         Ok(())
+    }
+
+    /// Logs what is wrong with Secrets that link nothing, where it is news.
+    fn complain(&mut self) {
+        let complaints = self.links.complaints(&self.config.home);
+        for (name, reason) in &complaints {
+            if self.complaints.get(name) != Some(reason) {
+                let namespace = &self.config.control_plane_namespace;
+                warn!(secret = %format_args!("{namespace}/{name}"), %reason, "Secret links no cluster");
+            }
+        }
+        self.complaints = complaints;
     }
 
     fn on_secrets_watched(&mut self) {
@@ -231,22 +254,34 @@ impl ClusterStore {
         }
     }
 
+    /// Takes note of sessions that have read every kind, though the notice of it may still be waiting.
+    ///
+    /// The index may use them already: dropping one as if it had never come to anything would leave the index with a
+    /// session that says nothing more.
+    fn catch_up(&mut self, cluster: &ClusterName) {
+        let Some(running) = self.running.get(cluster) else {
+            return;
+        };
+        let sessions = [&running.live, &running.next].into_iter().flatten();
+        let synced: Vec<_> = sessions
+            .filter(|session| session.pending.borrow().is_empty())
+            .map(|session| session.id)
+            .collect();
+        for id in synced {
+            self.on_synced(cluster, id);
+        }
+    }
+
     /// Makes the sessions of a cluster what the Secrets say they should be.
     async fn reconcile(&mut self, cluster: ClusterName) -> Result<(), IndexStopped> {
         if cluster == self.config.home {
-            if self.links.claims(&cluster) > 0 {
-                warn!(%cluster, "a Secret links a cluster of the home cluster's own name, which is ignored");
-            }
             return Ok(());
         }
+        self.catch_up(&cluster);
         let Some(winner) = self.links.winner(&cluster) else {
             return self.unlink(cluster).await;
         };
         let definition = winner.definition.clone();
-        let claims = self.links.claims(&cluster);
-        if claims > 1 {
-            warn!(%cluster, claims, "several Secrets link this cluster, the oldest counts");
-        }
         if !self.running.contains_key(&cluster) {
             self.shared.board.add(&cluster, ClusterRole::Linked);
             let change = Change::Linked {
@@ -377,6 +412,7 @@ impl ClusterStore {
             Arc::clone(&health),
         );
         let stop = CancellationToken::new();
+        let pending = source.pending();
         let task = run_session(source, cluster.clone(), id, self.notices.clone());
         let stopped = stop.clone();
         self.tasks.spawn(async move {
@@ -390,6 +426,7 @@ impl ClusterStore {
             definition,
             health,
             is_synced: false,
+            pending,
             stop,
         })
     }
@@ -431,7 +468,7 @@ async fn watch_secrets(
     namespace: String,
     notices: mpsc::Sender<Notice>,
 ) -> Result<(), IndexStopped> {
-    let resource = Resource::secrets(&namespace, SECRET_TYPE_SELECTOR);
+    let resource = Resource::secrets(&namespace, SECRET_TYPE_SELECTOR, None);
     let mut watch = Watch::<Secret>::new(access, resource, Arc::new(AtomicBool::new(true)));
     loop {
         let notice = Notice::Secrets(Box::new(watch.next().await));
@@ -440,3 +477,6 @@ async fn watch_secrets(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,11 @@
 //! Pure. Bad user data never fails here: a bad part costs itself and a [`Warning`]. An object that takes no part, such as
 //! an EndpointSlice without a Service, is as good as absent.
 
+mod external;
 mod pod;
 mod profile;
 mod quantity;
+mod server;
 mod slice;
 
 use std::net::IpAddr;
@@ -15,15 +17,15 @@ use serde::de::DeserializeOwned;
 use super::objects::{self, HasMetadata, Metadata, OwnerReference};
 use crate::index::{Kind, Object, ObjectName};
 use crate::model::{
-    Federation, Membership, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodName, PortSet,
-    ProfileName, RemoteService, ServiceFacts, ServiceName, ServicePort, SliceName, Text,
-    TrafficPolicy, Zone,
+    ExternalWorkloadName, Federation, Labels, Membership, NamedPort, NodeFacts, NodeName, Owner,
+    OwnerKind, OwnerName, PodName, PortSet, ProfileName, RemoteService, ServerName, ServiceFacts,
+    ServiceName, ServicePort, SliceName, Text, TrafficPolicy, Traits, Zone,
 };
 
 /// Value of `endpointslice.kubernetes.io/managed-by` on the EndpointSlices we write; they are never read back.
 pub const OUR_MANAGED_BY: &str = "endpointslice-writer.tributary.dev";
 
-/// Annotation of Pods and Services that lists ports whose protocol must not be guessed.
+/// Annotation that lists ports whose protocol must not be guessed.
 const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
 
 /// Bytes of a user's text that a warning repeats.
@@ -95,6 +97,14 @@ pub enum Warning {
         /// What is wrong, and what that costs.
         problem: &'static str,
     },
+    /// A selector that the Kubernetes API would not accept.
+    #[error("{selector} {complaint}, so it selects nothing")]
+    Selector {
+        /// Field that has it.
+        selector: &'static str,
+        /// What is wrong with it.
+        complaint: String,
+    },
 }
 
 /// Converts an object; `None` if it has no name.
@@ -131,6 +141,8 @@ pub fn decode<'de, D: serde::Deserializer<'de>>(
         Kind::Node => as_kind::<objects::Node, D>(deserializer),
         Kind::ReplicaSet => as_kind::<objects::ReplicaSet, D>(deserializer),
         Kind::Job => as_kind::<objects::Job, D>(deserializer),
+        Kind::ExternalWorkload => as_kind::<objects::ExternalWorkload, D>(deserializer),
+        Kind::Server => as_kind::<objects::Server, D>(deserializer),
         Kind::ServiceProfile => as_kind::<objects::ServiceProfile, D>(deserializer),
     }
 }
@@ -144,6 +156,8 @@ pub fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
         ("v1", "Node") => Some(Kind::Node),
         ("apps/v1", "ReplicaSet") => Some(Kind::ReplicaSet),
         ("batch/v1", "Job") => Some(Kind::Job),
+        ("workload.linkerd.io/v1beta1", "ExternalWorkload") => Some(Kind::ExternalWorkload),
+        ("policy.linkerd.io/v1beta3", "Server") => Some(Kind::Server),
         ("linkerd.io/v1alpha2", "ServiceProfile") => Some(Kind::ServiceProfile),
         _ => None,
     }
@@ -162,6 +176,7 @@ impl Warning {
             Self::TargetName => "target_name",
             Self::PortItem { .. } => "port_item",
             Self::Member(_) => "member",
+            Self::Selector { .. } => "selector",
             Self::ProfilePart { .. } => "profile_part",
         }
     }
@@ -295,6 +310,33 @@ impl Convert for objects::Job {
     }
 }
 
+impl Convert for objects::ExternalWorkload {
+    const KIND: Kind = Kind::ExternalWorkload;
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::ExternalWorkload(external_workload_name(metadata))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let name = external_workload_name(&self.metadata);
+        let facts = external::facts(self, warnings);
+        Some(Object::ExternalWorkload(name, facts))
+    }
+}
+
+impl Convert for objects::Server {
+    const KIND: Kind = Kind::Server;
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Server(server_name(metadata))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let facts = server::facts(self, warnings)?;
+        Some(Object::Server(server_name(&self.metadata), facts))
+    }
+}
+
 impl Convert for objects::ServiceProfile {
     const KIND: Kind = Kind::ServiceProfile;
 
@@ -372,6 +414,55 @@ fn owner_name(kind: OwnerKind, metadata: &Metadata) -> OwnerName {
         namespace: metadata.namespace.as_str().into(),
         name: metadata.name.as_str().into(),
     }
+}
+
+fn external_workload_name(metadata: &Metadata) -> ExternalWorkloadName {
+    ExternalWorkloadName::new(metadata.namespace.as_str(), metadata.name.as_str())
+}
+
+fn server_name(metadata: &Metadata) -> ServerName {
+    ServerName::new(metadata.namespace.as_str(), metadata.name.as_str())
+}
+
+/// What Servers look at; ports without a name or a number are left out.
+fn traits<'a>(
+    metadata: &Metadata,
+    ports: impl Iterator<Item = (Option<&'a str>, Option<i64>)>,
+) -> Traits {
+    let text = |value: &Option<String>| Text::from(value.as_deref().unwrap_or_default());
+    let labels = metadata.labels.all.iter();
+    let labels: Labels = labels
+        .map(|(key, value)| (Text::from(key.as_str()), text(value)))
+        .collect();
+    let mut ports: Vec<NamedPort> = ports
+        .filter_map(|(name, port)| {
+            Some(NamedPort {
+                name: filled(name)?.into(),
+                port: u16::try_from(port?).ok().filter(|port| *port > 0)?,
+            })
+        })
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    Traits {
+        labels,
+        ports: ports.into(),
+    }
+}
+
+/// The annotation that says which ports are opaque, if there is one; `resolve` knows the names of ports.
+fn opaque_ports(
+    metadata: &Metadata,
+    warnings: &mut Vec<Warning>,
+    resolve: impl Fn(&str) -> Option<u16>,
+) -> Option<PortSet> {
+    let list = metadata.annotations.opaque_ports.as_deref()?;
+    let (ports, bad) = PortSet::parse(list, resolve);
+    warnings.extend(bad.iter().map(|item| Warning::PortItem {
+        annotation: OPAQUE_PORTS,
+        item: quote(item),
+    }));
+    Some(ports)
 }
 
 /// The owner of an object that has exactly one.

@@ -10,17 +10,31 @@ use super::objects::{HasMetadata as _, Secret};
 use crate::model::{ClusterName, Text};
 
 /// Type of a Secret that links a cluster.
-const SECRET_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
+pub(super) const SECRET_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
+
+/// Label that names the cluster.
+pub(super) const CLUSTER_NAME_LABEL: &str = "multicluster.linkerd.io/cluster-name";
 
 /// Selects Secrets of that type.
 pub(super) const SECRET_TYPE_SELECTOR: &str = "type=mirror.linkerd.io/remote-kubeconfig";
 
-/// Every Secret that names a cluster.
+/// Selects Secrets of any other type.
+pub(super) const OTHER_TYPE_SELECTOR: &str = "type!=mirror.linkerd.io/remote-kubeconfig";
+
+/// Every Secret that is meant to link a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    claims_by_secret: BTreeMap<Text, Claim>,
+    known: Known,
     /// The list that is under way, if one is.
-    staged: Option<BTreeMap<Text, Claim>>,
+    staged: Option<Known>,
+}
+
+/// Secrets of the type that links clusters, by name.
+#[derive(Debug, Default)]
+struct Known {
+    claims_by_secret: BTreeMap<Text, Claim>,
+    /// Those that do not say which cluster.
+    nameless: BTreeSet<Text>,
 }
 
 /// A Secret that names a cluster.
@@ -49,14 +63,12 @@ pub(super) struct Definition {
 impl Links {
     /// A list of everything begins, perhaps once more.
     pub(super) fn list_started(&mut self) {
-        self.staged = Some(BTreeMap::new());
+        self.staged = Some(Known::default());
     }
 
     /// The list has this Secret.
     pub(super) fn listed(&mut self, secret: &Secret) {
-        let claim = Claim::of(secret);
-        let staged = self.staged.get_or_insert_default();
-        staged.extend(claim.map(|claim| (Text::from(secret.metadata.name.as_str()), claim)));
+        self.staged.get_or_insert_default().insert(secret);
     }
 
     /// The list is complete. Returns the clusters whose link may have changed, in name order.
@@ -64,32 +76,26 @@ impl Links {
         let Some(staged) = self.staged.take() else {
             return BTreeSet::new();
         };
-        let before = std::mem::replace(&mut self.claims_by_secret, staged);
-        let claims = before
-            .into_values()
-            .chain(self.claims_by_secret.values().cloned());
+        let before = std::mem::replace(&mut self.known, staged).claims_by_secret;
+        let after = self.known.claims_by_secret.values().cloned();
+        let claims = before.into_values().chain(after);
         claims.map(|claim| claim.cluster).collect()
     }
 
     /// A Secret was made or changed. Returns the clusters whose link may have changed, in name order.
     pub(super) fn applied(&mut self, secret: &Secret) -> BTreeSet<ClusterName> {
-        if self.staged.is_some() {
-            self.deleted(secret);
-            self.listed(secret);
+        if let Some(staged) = &mut self.staged {
+            staged.insert(secret);
             return BTreeSet::new();
         }
-        let name = Text::from(secret.metadata.name.as_str());
-        let claim = Claim::of(secret);
-        let after = claim.as_ref().map(|claim| claim.cluster.clone());
-        let before = match claim {
-            Some(claim) => self.claims_by_secret.insert(name, claim),
-            None => self.claims_by_secret.remove(&name),
-        };
-        before
-            .map(|claim| claim.cluster)
-            .into_iter()
-            .chain(after)
-            .collect()
+        let before = self.known.insert(secret);
+        let after = self
+            .known
+            .claims_by_secret
+            .get(secret.metadata.name.as_str())
+            .cloned();
+        let claims = before.into_iter().chain(after);
+        claims.map(|claim| claim.cluster).collect()
     }
 
     /// A Secret is gone. Returns the clusters whose link may have changed.
@@ -99,23 +105,75 @@ impl Links {
             staged.remove(name);
             return BTreeSet::new();
         }
-        let before = self.claims_by_secret.remove(name);
+        let before = self.known.remove(name);
         before.map(|claim| claim.cluster).into_iter().collect()
     }
 
     /// The Secret that links a cluster: the oldest, and of those the first by name.
     pub(super) fn winner(&self, cluster: &ClusterName) -> Option<&Claim> {
-        self.claims_by_secret
+        self.winning_secret(cluster).map(|(_, claim)| claim)
+    }
+
+    /// Secrets that link nothing as they stand, and why, by name.
+    ///
+    /// What is wrong inside a Secret that counts is not among them: it is told of the cluster that it names.
+    pub(super) fn complaints(&self, home: &ClusterName) -> BTreeMap<Text, String> {
+        let nameless = self.known.nameless.iter().map(|name| {
+            let why = format!("label {CLUSTER_NAME_LABEL} is missing or empty");
+            (name.clone(), why)
+        });
+        let outdone = self
+            .known
+            .claims_by_secret
+            .iter()
+            .filter_map(|(name, claim)| {
+                let cluster = &claim.cluster;
+                if cluster == home {
+                    let why =
+                        format!("it links cluster {cluster}, which is the home cluster itself");
+                    return Some((name.clone(), why));
+                }
+                let (winner, _) = self.winning_secret(cluster)?;
+                (winner != name).then(|| {
+                    let why =
+                        format!("cluster {cluster} is linked by Secret {winner}, which is older");
+                    (name.clone(), why)
+                })
+            });
+        nameless.chain(outdone).collect()
+    }
+
+    fn winning_secret(&self, cluster: &ClusterName) -> Option<(&Text, &Claim)> {
+        self.known
+            .claims_by_secret
             .iter()
             .filter(|(_, claim)| claim.cluster == *cluster)
             .min_by_key(|(name, claim)| (&claim.created, *name))
-            .map(|(_, claim)| claim)
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Takes in a Secret as it is now; returns what it claimed before.
+    fn insert(&mut self, secret: &Secret) -> Option<Claim> {
+        let name = Text::from(secret.metadata.name.as_str());
+        let before = self.remove(&name);
+        match Claim::of(secret) {
+            Some(claim) => {
+                self.claims_by_secret.insert(name, claim);
+            }
+            None if secret.type_ == SECRET_TYPE => {
+                self.nameless.insert(name);
+            }
+            None => {}
+        }
+        before
     }
 
-    /// How many Secrets name a cluster.
-    pub(super) fn claims(&self, cluster: &ClusterName) -> usize {
-        let claims = self.claims_by_secret.values();
-        claims.filter(|claim| claim.cluster == *cluster).count()
+    fn remove(&mut self, name: &str) -> Option<Claim> {
+        self.nameless.remove(name);
+        self.claims_by_secret.remove(name)
     }
 }
 
@@ -218,13 +276,22 @@ mod tests {
         }
     }
 
+    fn complaints(links: &Links) -> String {
+        let all = links.complaints(&"home".into()).into_iter();
+        let named: Vec<_> = all.map(|(name, why)| format!("{name}: {why}")).collect();
+        named.join("; ")
+    }
+
     #[test]
     fn the_oldest_secret_wins_and_hands_over_when_it_goes() {
         let mut links = Links::default();
         assert_eq!(names(&links.applied(&secret("b", "west", 2, "t"))), "west");
         links.applied(&secret("a", "west", 3, "t"));
         assert_eq!(winner(&links, "west"), "linkerd/b");
-        assert_eq!(links.claims(&"west".into()), 2);
+        assert_eq!(
+            complaints(&links),
+            "a: cluster west is linked by Secret b, which is older"
+        );
         links.applied(&secret("c", "west", 2, "t"));
         assert_eq!(winner(&links, "west"), "linkerd/b");
         links.deleted(&secret("c", "west", 2, "t"));
@@ -279,7 +346,27 @@ mod tests {
             let mut unnamed = secret("a", "west", 1, "t");
             unnamed.metadata.labels.cluster_name = label;
             assert_eq!(names(&links.applied(&unnamed)), "");
+            assert_eq!(
+                complaints(&links),
+                "a: label multicluster.linkerd.io/cluster-name is missing or empty"
+            );
         }
+        assert_eq!(names(&links.applied(&secret("a", "west", 1, "t"))), "west");
+        assert_eq!(complaints(&links), "");
+    }
+
+    #[test]
+    fn a_link_to_home_itself_is_complained_of() {
+        let mut links = Links::default();
+        links.list_started();
+        links.listed(&secret("a", "home", 1, "t"));
+        links.list_ended();
+        assert_eq!(
+            complaints(&links),
+            "a: it links cluster home, which is the home cluster itself"
+        );
+        links.deleted(&secret("a", "home", 1, "t"));
+        assert_eq!(complaints(&links), "");
     }
 
     #[test]

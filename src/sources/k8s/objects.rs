@@ -3,6 +3,7 @@
 //! Whatever is not named here is skipped while decoding and never held, however large it is. Every field may be absent
 //! or `null`: no object that an API server stores can fail to decode. [`convert`](super::convert) makes facts of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
@@ -42,44 +43,37 @@ pub struct Metadata {
     pub deletion_timestamp: Option<String>,
 }
 
-/// Labels that we use, of any kind of object.
+/// Labels of any kind of object: those that we use by name, and all of them, since Servers select by any.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(from = "BTreeMap<String, Option<String>>")]
 pub struct Labels {
     /// EndpointSlice: the Service it belongs to.
-    #[serde(rename = "kubernetes.io/service-name")]
     pub service_name: Option<String>,
     /// EndpointSlice: who writes it.
-    #[serde(rename = "endpointslice.kubernetes.io/managed-by")]
     pub managed_by: Option<String>,
     /// EndpointSlice: the cluster that a gateway mirror stands for.
-    #[serde(rename = "mirror.linkerd.io/cluster-name")]
     pub mirrored_cluster: Option<String>,
     /// Service: the cluster that has the Service behind a mirror.
-    #[serde(rename = "multicluster.linkerd.io/remote-discovery")]
     pub remote_discovery: Option<String>,
     /// Service: name of the Service behind a mirror.
-    #[serde(rename = "multicluster.linkerd.io/remote-service")]
     pub remote_service: Option<String>,
     /// Secret: the cluster it gives access to.
-    #[serde(rename = "multicluster.linkerd.io/cluster-name")]
     pub cluster_name: Option<String>,
     /// Pod: namespace of the control plane of its proxy.
-    #[serde(rename = "linkerd.io/control-plane-ns")]
     pub control_plane_namespace: Option<String>,
     /// Pod: hash of the template it was made from.
-    #[serde(rename = "pod-template-hash")]
     pub pod_template_hash: Option<String>,
     /// Node: its zone.
-    #[serde(rename = "topology.kubernetes.io/zone")]
     pub zone: Option<String>,
+    /// Every label; `null` is the empty value.
+    pub all: BTreeMap<String, Option<String>>,
 }
 
 /// Annotations that we use, of any kind of object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Annotations {
-    /// Pod or Service: ports whose protocol must not be guessed.
+    /// Pod, Service, ExternalWorkload: ports whose protocol must not be guessed.
     #[serde(rename = "config.linkerd.io/opaque-ports")]
     pub opaque_ports: Option<String>,
     /// Pod: ports that bypass its proxy.
@@ -302,7 +296,7 @@ pub struct ContainerPort {
     pub name: Option<String>,
     /// Its number.
     pub container_port: Option<i64>,
-    /// The port of the node that leads to it.
+    /// Its number on the Pod's host, if it has one.
     pub host_port: Option<i64>,
 }
 
@@ -337,7 +331,7 @@ pub struct PodStatus {
     pub host_ips: Vec<Ip>,
 }
 
-/// One entry of `status.podIPs` or `status.hostIPs`.
+/// One entry of `status.podIPs` or `status.hostIPs`, or of `spec.workloadIPs` of an ExternalWorkload.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Ip {
@@ -384,6 +378,106 @@ pub struct ServiceProfile {
     pub spec: serde_json::Value,
 }
 
+/// `ExternalWorkload` of `workload.linkerd.io/v1beta1`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ExternalWorkload {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What it is.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: ExternalWorkloadSpec,
+}
+
+/// `spec` of an ExternalWorkload.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ExternalWorkloadSpec {
+    /// Who its proxy is.
+    #[serde(rename = "meshTLS", deserialize_with = "or_default")]
+    pub mesh_tls: MeshTls,
+    /// Its ports.
+    #[serde(deserialize_with = "or_default")]
+    pub ports: Vec<Port>,
+    /// Its addresses.
+    #[serde(rename = "workloadIPs", deserialize_with = "or_default")]
+    pub workload_ips: Vec<Ip>,
+}
+
+/// `spec.meshTLS` of an ExternalWorkload.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MeshTls {
+    /// The URI it proves.
+    pub identity: Option<String>,
+    /// The server name to ask it for.
+    pub server_name: Option<String>,
+}
+
+/// `Server` of `policy.linkerd.io/v1beta3`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What it says.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: ServerSpec,
+}
+
+/// `spec` of a Server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServerSpec {
+    /// Pods it is about.
+    pub pod_selector: Option<LabelSelector>,
+    /// ExternalWorkloads it is about.
+    pub external_workload_selector: Option<LabelSelector>,
+    /// The port it is about.
+    pub port: Option<PortNumberOrName>,
+    /// `opaque`, `HTTP/2`, …
+    pub proxy_protocol: Option<String>,
+}
+
+/// A port, by number or by name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum PortNumberOrName {
+    /// Its number.
+    Number(i64),
+    /// Its name.
+    Name(String),
+}
+
+/// A label selector.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels that are required; `null` is the empty value.
+    #[serde(deserialize_with = "or_default")]
+    pub match_labels: BTreeMap<String, Option<String>>,
+    /// What else is required.
+    #[serde(deserialize_with = "or_default")]
+    pub match_expressions: Vec<LabelSelectorRequirement>,
+}
+
+/// One entry of `matchExpressions`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LabelSelectorRequirement {
+    /// Key of the label.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    #[serde(deserialize_with = "or_default")]
+    pub operator: String,
+    /// Values of the label.
+    #[serde(deserialize_with = "or_default")]
+    pub values: Vec<String>,
+}
+
 /// `Secret` of the core group.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -427,8 +521,30 @@ has_metadata!(
     ReplicaSet,
     Job,
     ServiceProfile,
+    ExternalWorkload,
+    Server,
     Secret
 );
+
+// === impl Labels ===
+
+impl From<BTreeMap<String, Option<String>>> for Labels {
+    fn from(all: BTreeMap<String, Option<String>>) -> Self {
+        let label = |key: &str| all.get(key).cloned().flatten();
+        Self {
+            service_name: label("kubernetes.io/service-name"),
+            managed_by: label("endpointslice.kubernetes.io/managed-by"),
+            mirrored_cluster: label("mirror.linkerd.io/cluster-name"),
+            remote_discovery: label("multicluster.linkerd.io/remote-discovery"),
+            remote_service: label("multicluster.linkerd.io/remote-service"),
+            cluster_name: label("multicluster.linkerd.io/cluster-name"),
+            control_plane_namespace: label("linkerd.io/control-plane-ns"),
+            pod_template_hash: label("pod-template-hash"),
+            zone: label("topology.kubernetes.io/zone"),
+            all,
+        }
+    }
+}
 
 // === impl EnvVar ===
 

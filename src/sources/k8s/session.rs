@@ -30,6 +30,16 @@ const WARNINGS_MAX: usize = 200;
 /// How long an API server has to say no before it is believed: one that has just started says so to everyone.
 const REFUSAL_BELIEVED_AFTER: Duration = Duration::from_secs(3);
 
+/// The same for a kind. Many clusters have none of Linkerd's own kinds, and must not start later for that: where they do
+/// exist and the server has just started, they are merely read a moment after the others.
+fn refusal_believed_after(kind: Kind) -> Duration {
+    if kind.is_custom() {
+        Duration::ZERO
+    } else {
+        REFUSAL_BELIEVED_AFTER
+    }
+}
+
 /// One session with one cluster. It ends only when it is dropped or the index is gone.
 #[derive(Debug)]
 pub(super) struct ClusterSource {
@@ -96,6 +106,10 @@ impl ClusterSource {
                 Kind::Node => watches.spawn(source.follow::<objects::Node>()),
                 Kind::ReplicaSet => watches.spawn(source.follow::<objects::ReplicaSet>()),
                 Kind::Job => watches.spawn(source.follow::<objects::Job>()),
+                Kind::ExternalWorkload => {
+                    watches.spawn(source.follow::<objects::ExternalWorkload>())
+                }
+                Kind::Server => watches.spawn(source.follow::<objects::Server>()),
                 Kind::ServiceProfile => watches.spawn(source.follow::<objects::ServiceProfile>()),
             };
         }
@@ -122,9 +136,7 @@ impl ClusterSource {
                 Err(failure) => {
                     if is_refusal(&failure) {
                         let since = *refused_since.get_or_insert_with(Instant::now);
-                        // That a mesh's own kind is not defined is nothing unusual, and not worth waiting for.
-                        let usual = K::KIND.is_custom() && failure.class == FailureClass::Absent;
-                        if !usual && since.elapsed() < REFUSAL_BELIEVED_AFTER {
+                        if since.elapsed() < refusal_believed_after(K::KIND) {
                             self.count(K::KIND, &failure);
                             continue;
                         }

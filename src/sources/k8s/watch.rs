@@ -42,7 +42,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 const BACKOFF: std::ops::Range<Duration> = Duration::from_millis(100)..Duration::from_secs(2);
 
 /// Longest wait where the server is there and says no: that may be so for ever.
-const REFUSED_BACKOFF_MAX: Duration = Duration::from_secs(5);
+const REFUSED_BACKOFF_MAX: Duration = Duration::from_secs(4);
 
 /// A watch that ends sooner than this and says nothing has failed.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
@@ -58,6 +58,7 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Resource {
     path: String,
     fields: Option<&'static str>,
+    labels: Option<&'static str>,
     content: Content,
     page_size: u32,
 }
@@ -154,20 +155,36 @@ impl Resource {
                 Content::Whole,
                 100,
             ),
+            Kind::ExternalWorkload => (
+                "/apis/workload.linkerd.io/v1beta1/externalworkloads",
+                Content::Whole,
+                500,
+            ),
+            Kind::Server => (
+                "/apis/policy.linkerd.io/v1beta3/servers",
+                Content::Whole,
+                500,
+            ),
         };
         Self {
             path: path.to_owned(),
             fields: None,
+            labels: None,
             content,
             page_size,
         }
     }
 
-    /// Secrets of one type in one namespace.
-    pub(super) fn secrets(namespace: &str, type_selector: &'static str) -> Self {
+    /// Secrets of one namespace: of some types, and with a label if one is given.
+    pub(super) fn secrets(
+        namespace: &str,
+        type_selector: &'static str,
+        label: Option<&'static str>,
+    ) -> Self {
         Self {
             path: format!("/api/v1/namespaces/{namespace}/secrets"),
             fields: Some(type_selector),
+            labels: label,
             content: Content::Whole,
             page_size: 50,
         }
@@ -176,6 +193,7 @@ impl Resource {
     fn list(&self, next: Option<String>) -> Result<http::Request<Vec<u8>>, Failure> {
         let parameters = ListParams {
             field_selector: self.fields.map(str::to_owned),
+            label_selector: self.labels.map(str::to_owned),
             limit: Some(self.page_size),
             continue_token: next,
             ..ListParams::default()
@@ -196,10 +214,10 @@ impl Resource {
     ) -> Result<http::Request<Vec<u8>>, Failure> {
         let parameters = WatchParams {
             field_selector: self.fields.map(str::to_owned),
+            label_selector: self.labels.map(str::to_owned),
             timeout: Some(seconds),
             bookmarks: true,
             send_initial_events: version.is_none(),
-            ..WatchParams::default()
         };
         let request = Request::new(self.path.as_str());
         // An empty version asks for a consistent read.

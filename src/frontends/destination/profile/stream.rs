@@ -213,7 +213,10 @@ impl Profiles {
             Joined::Held(Held::PodUnknown) => {
                 return Err(NoProfile::InstanceUnknown(service, hostname));
             }
-            Joined::Address | Joined::Unreadable | Joined::Held(_) => (endpoint.address, None),
+            Joined::Address
+            | Joined::ExternalWorkload(_)
+            | Joined::Unreadable
+            | Joined::Held(_) => (endpoint.address, None),
         };
         let address = self.catalog.address(ip);
         let holder = address
@@ -230,7 +233,7 @@ impl Profiles {
     fn may_be_known_until(&self, subject: &Subject, grace: Duration) -> Option<Instant> {
         let Subject::Endpoint {
             socket,
-            holder: None,
+            tenant: None,
         } = subject
         else {
             return None;
@@ -276,16 +279,16 @@ impl Question {
                         .map_err(|conflict| NoProfile::Conflict(socket, conflict))?,
                     Stage::Open => address.owner_after(owner, *ip, port),
                 };
-                let holder = match owner {
+                let tenant = match owner {
                     AddressOwner::Service(service) => {
                         let service = service.clone();
                         let fqn = self.profiles.full_name(&service);
                         return self.service(look, service, fqn);
                     }
-                    AddressOwner::Workload(holder) => Some(holder.clone()),
+                    AddressOwner::Workload(tenant) => Some(tenant.clone()),
                     AddressOwner::Nobody => None,
                 };
-                return Ok(Subject::Endpoint { socket, holder });
+                return Ok(Subject::Endpoint { socket, tenant });
             }
         };
         self.service(look, service, fqn)

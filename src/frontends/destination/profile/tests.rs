@@ -1,7 +1,9 @@
 use super::*;
 use crate::index::{AddressOwner, MeshPolicy};
 use crate::model::{PortSet, RequestMatch, Route, SignedDuration};
-use crate::testing::{PodBuilder, World, cluster, home, pod, replica_set};
+use crate::testing::{
+    PodBuilder, World, cluster, external_workload, home, pod, replica_set, server,
+};
 
 fn translation() -> Translation {
     Translation {
@@ -29,11 +31,11 @@ fn world(pod: PodBuilder) -> World {
 fn check_at(world: &World, socket: &str, expected: &str) {
     let socket: SocketAddr = socket.parse().unwrap();
     let owner = world.index.address(socket.ip());
-    let holder = match owner.owner(socket.ip(), socket.port()).unwrap() {
-        AddressOwner::Workload(holder) => Some(holder),
+    let tenant = match owner.owner(socket.ip(), socket.port()).unwrap() {
+        AddressOwner::Workload(tenant) => Some(tenant),
         AddressOwner::Nobody | AddressOwner::Service(_) => None,
     };
-    let profile = translation().profile(&Subject::Endpoint { socket, holder });
+    let profile = translation().profile(&Subject::Endpoint { socket, tenant });
     let endpoint = profile.endpoint.unwrap();
     assert_eq!(endpoint.addr, Some(tcp_address(socket)));
     assert_eq!(endpoint.weight, WEIGHT);
@@ -64,10 +66,10 @@ fn check_at(world: &World, socket: &str, expected: &str) {
     } else {
         assert!(endpoint.http2.is_none());
     }
-    if let Some(pb::tls_identity::Strategy::DnsLikeIdentity(identity)) =
-        endpoint.tls_identity.and_then(|identity| identity.strategy)
-    {
-        parts.push(identity.name);
+    match endpoint.tls_identity.and_then(|identity| identity.strategy) {
+        Some(pb::tls_identity::Strategy::DnsLikeIdentity(identity)) => parts.push(identity.name),
+        Some(pb::tls_identity::Strategy::UriLikeIdentity(identity)) => parts.push(identity.uri),
+        None => {}
     }
     assert_eq!(parts.join(" "), expected, "{socket}");
 }
@@ -149,6 +151,40 @@ fn an_address_of_a_linked_cluster_says_which() {
         "control_plane_ns=linkerd namespace=shop pod=web-9 serviceaccount=default target_cluster=east zone= h2 \
          default.shop.serviceaccount.identity.linkerd.east.example",
     );
+}
+
+#[test]
+fn an_external_workload_has_an_identity_of_its_own() {
+    let mut world = world(pod("shop/web-0"));
+    let vm = external_workload("shop/vm")
+        .ip("10.3.0.1")
+        .port(8080, "http")
+        .port(3306, "db")
+        .owned_by("ExternalGroup", "vms");
+    world.say([home().apply(vm)]);
+    let labels = "ExternalGroup=vms external_workload=vm namespace=shop zone=";
+    check_at(
+        &world,
+        "10.3.0.1:8080",
+        &format!("{labels} h2 spiffe://root/vm"),
+    );
+    check_at(
+        &world,
+        "10.3.0.1:3306",
+        &format!("opaque {labels} bytes via 4143 spiffe://root/vm"),
+    );
+    check_at(&world, "10.3.0.1:9", "");
+}
+
+#[test]
+fn a_server_makes_a_port_opaque_while_it_is_there() {
+    let mut world = world(pod("shop/web-0").ip("10.0.0.1").label("app=web"));
+    let labels = "namespace=shop pod=web-0 serviceaccount=default zone=";
+    let opaque = server("shop/raw", "8080").pods("app=web");
+    world.say([home().apply(opaque.clone())]);
+    check_at(&world, "10.0.0.1:8080", &format!("opaque {labels}"));
+    world.say([home().delete(opaque)]);
+    check_at(&world, "10.0.0.1:8080", labels);
 }
 
 #[test]

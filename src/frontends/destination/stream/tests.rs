@@ -10,7 +10,9 @@ use prost::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::{Ending, NotOpened, Opened, Request};
+use crate::frontends::destination::client::Client;
 use crate::frontends::destination::metrics::Metrics;
+use crate::frontends::destination::token::ContextToken;
 use crate::frontends::destination::translate::{PREFIX_LEN, Translation};
 use crate::index::{Change, MeshPolicy, SelectPolicy};
 use crate::model::ClusterRole;
@@ -86,7 +88,9 @@ fn run(opened: Result<Opened, NotOpened>) -> Pin<Box<dyn Stream<Item = Bytes> + 
     let frames = opened.unwrap().run(
         Arc::new(translation),
         Ending::new(CancellationToken::new(), Duration::ZERO),
-        metrics.get.open(),
+        metrics
+            .get
+            .open(Client::new(&ContextToken::default(), None, "web.shop")),
     );
     Box::pin(frames)
 }

@@ -8,7 +8,8 @@ use crate::index::{MeshPolicy, View, diff};
 use crate::proto::destination::update::Update as Kind;
 use crate::proto::destination::{Update, WeightedAddr, WeightedAddrSet};
 use crate::testing::{
-    SliceBuilder, World, cluster, home, job, node_in, pod, replica_set, service, slice,
+    SliceBuilder, World, cluster, external_workload, home, job, node_in, pod, replica_set, service,
+    slice,
 };
 
 fn translation() -> Translation {
@@ -125,7 +126,7 @@ fn pods_are_labelled_by_what_they_are_and_where() {
             "namespace=shop service=web",
             "control_plane_ns=linkerd deployment=web pod=web-0 pod_template_hash=5d serviceaccount=web zone=a zone_locality=local",
             "k8s_job=once pod=web-1 serviceaccount=default zone=b zone_locality=remote",
-            "pod=web-2 serviceaccount=default zone= zone_locality=remote",
+            "pod=web-2 serviceaccount=default zone= zone_locality=unknown",
             "zone_locality=unknown",
         ],
     );
@@ -325,4 +326,43 @@ fn large_answers_are_split_below_what_clients_accept() {
         })
         .sum();
     assert_eq!(added, 20_000);
+}
+
+#[test]
+fn external_workloads_say_a_uri_and_their_own_labels() {
+    use crate::proto::destination::tls_identity::Strategy;
+
+    let slice = slice("vm")
+        .endpoint("10.0.0.9")
+        .external_workload("vm-0")
+        .zone("a")
+        .endpoint("10.0.0.8")
+        .external_workload("vm-1");
+    let mut world = world([slice]);
+    world.say([
+        home().apply(
+            external_workload("shop/vm-0")
+                .ip("10.0.0.9")
+                .owned_by("Job", "vms"),
+        ),
+        home().apply(external_workload("shop/vm-1").ip("10.0.0.8")),
+    ]);
+    check_labels(
+        &world,
+        "n0",
+        &[
+            "namespace=shop service=web",
+            "external_workload=vm-1 zone= zone_locality=unknown",
+            "external_workload=vm-0 job=vms zone=a zone_locality=local",
+        ],
+    );
+    let kinds = frames(&translation(), None, &world.view("shop/web", 80));
+    let addr = &only_add(&kinds).addrs[1];
+    let tls = addr.tls_identity.as_ref().unwrap();
+    match tls.strategy.as_ref().unwrap() {
+        Strategy::UriLikeIdentity(identity) => assert_eq!(identity.uri, "spiffe://root/vm-0"),
+        other @ Strategy::DnsLikeIdentity(_) => panic!("{other:?}"),
+    }
+    assert_eq!(tls.server_name.as_ref().unwrap().name, "vm-0.external");
+    assert!(addr.http2.is_some() && addr.authority_override.is_none());
 }

@@ -1,10 +1,11 @@
 //! Pods.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use super::super::objects::{Container, Ip, Pod};
 use super::slice::address;
-use super::{OPAQUE_PORTS, Warning, filled, ip, port_list, port_number, sole_owner};
+use super::{Warning, filled, ip, opaque_ports, port_list, port_number, sole_owner, traits};
 use crate::model::{HostPorts, NodeName, PodFacts, PodPhase, ProxyPorts, Text};
 
 const PROXY_CONTAINER: &str = "linkerd-proxy";
@@ -13,10 +14,7 @@ const SKIP_INBOUND_PORTS: &str = "config.linkerd.io/skip-inbound-ports";
 pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
     let labels = &pod.metadata.labels;
     let annotations = &pod.metadata.annotations;
-    let opaque_ports = annotations.opaque_ports.as_deref().map(|list| {
-        let named = |name: &str| container_port(pod, name);
-        port_list(OPAQUE_PORTS, list, named, warnings)
-    });
+    let opaque_ports = opaque_ports(&pod.metadata, warnings, |name| container_port(pod, name));
     let skipped = annotations.skip_inbound_ports.as_deref();
     let skip_inbound_ports = port_list(
         SKIP_INBOUND_PORTS,
@@ -44,7 +42,16 @@ pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
         opaque_ports,
         skip_inbound_ports,
         proxy: proxy(pod),
+        traits: Arc::new(traits(&pod.metadata, named_ports(pod))),
     }
+}
+
+/// Ports of the containers, and where they are on the host.
+fn named_ports(pod: &Pod) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
+    let ports = containers(pod).flat_map(|container| &container.ports);
+    ports.flat_map(|port| {
+        [port.container_port, port.host_port].map(|number| (port.name.as_deref(), number))
+    })
 }
 
 /// Addresses of a list, or the only one where there is no list.

@@ -6,7 +6,9 @@ use prometheus_client::registry::Registry;
 use prost::Message;
 
 use super::*;
+use crate::frontends::destination::client::Client;
 use crate::frontends::destination::metrics::Metrics;
+use crate::frontends::destination::token::ContextToken;
 use crate::frontends::destination::translate::PREFIX_LEN;
 use crate::index::{Change, MeshPolicy, SelectPolicy};
 use crate::model::{Override, PortSet};
@@ -95,7 +97,14 @@ impl Server {
 
     fn run(&self, opened: Result<Opened, NoProfile>) -> Frames {
         let ending = Ending::new(CancellationToken::new(), Duration::ZERO);
-        Box::pin(opened.unwrap().run(ending, self.metrics.get_profile.open()))
+        Box::pin(
+            opened.unwrap().run(
+                ending,
+                self.metrics
+                    .get_profile
+                    .open(Client::new(&ContextToken::default(), None, "")),
+            ),
+        )
     }
 
     /// A stream that is open.
@@ -297,6 +306,20 @@ async fn an_address_is_whoever_has_it_now() {
     assert_eq!(read(&mut stream).await, "service");
     assert_eq!(read(&mut opaque).await, "empty");
     server.say([home().delete(service("shop/api"))]);
+    assert_eq!(read(&mut stream).await, "pod new");
+}
+
+#[tokio::test]
+async fn a_host_port_goes_from_pod_to_pod() {
+    let mut server = Server::with_web();
+    let hosted = |name: &str| pod(name).ip("10.0.0.8").host_port("10.1.0.1", 9100);
+    server.say([home().apply(hosted("shop/old"))]);
+    let asked = Asked::Address("10.1.0.1".parse().unwrap());
+    let mut stream = server.stream(asked, 9100).await;
+    assert_eq!(read(&mut stream).await, "pod old");
+    server.say([home().delete(hosted("shop/old"))]);
+    assert_eq!(read(&mut stream).await, "address");
+    server.say([home().apply(hosted("shop/new"))]);
     assert_eq!(read(&mut stream).await, "pod new");
 }
 

@@ -1,0 +1,122 @@
+//! `grpcurl`, which knows nothing but what reflection tells it: run by `scripts/test grpcurl`.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, and says why"
+)]
+
+mod support;
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use support::manifests::shop;
+use support::peers::Peer;
+use support::process::Process;
+use support::services::{Backend, workload};
+use support::tributary::Tributary;
+use support::{run, scratch_folder, wait_for};
+
+/// What it prints for arguments that follow the address.
+fn grpcurl(server: &Tributary, request: Option<&str>, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(Peer::Grpcurl.program()?)
+        .args(all_arguments(server, request, arguments))
+        .output()?;
+    let said = String::from_utf8(output.stdout)?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{arguments:?}: {said}{complaint}");
+    Ok(said)
+}
+
+fn all_arguments(server: &Tributary, request: Option<&str>, arguments: &[&str]) -> Vec<String> {
+    let mut all = vec!["-plaintext".to_owned()];
+    all.extend(
+        request
+            .into_iter()
+            .flat_map(|json| ["-d".to_owned(), json.to_owned()]),
+    );
+    all.push(server.address().to_string());
+    all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    all
+}
+
+#[test]
+#[ignore = "needs grpcurl: scripts/test grpcurl"]
+fn services_are_listed_and_described() {
+    run(async {
+        let (_manifests, server) = shop().await?;
+        let list = grpcurl(&server, None, &["list"])?;
+        for service in [
+            "grpc.health.v1.Health",
+            "io.linkerd.proxy.destination.Destination",
+            "tributary.v1.Introspection",
+        ] {
+            assert!(
+                list.lines().any(|line| line == service),
+                "{service}: {list}"
+            );
+        }
+        let destination = "io.linkerd.proxy.destination.Destination";
+        let described = grpcurl(&server, None, &["describe", destination])?;
+        assert!(described.contains("rpc Get ("), "{described}");
+        let message = "io.linkerd.proxy.destination.WeightedAddr";
+        let described = grpcurl(&server, None, &["describe", message])?;
+        assert!(described.contains("protocol_hint"), "{described}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs grpcurl: scripts/test grpcurl"]
+fn health_is_told() {
+    run(async {
+        let (_manifests, server) = shop().await?;
+        let check = ["grpc.health.v1.Health/Check"];
+        for request in [
+            "{}",
+            r#"{"service":"io.linkerd.proxy.destination.Destination"}"#,
+        ] {
+            let health = grpcurl(&server, Some(request), &check)?;
+            assert!(health.contains("SERVING"), "{health}");
+            assert!(!health.contains("NOT_SERVING"), "{health}");
+        }
+        let unknown = grpcurl(&server, Some(r#"{"service":"no.such"}"#), &check);
+        let complaint = unknown.expect_err("nobody has that service").to_string();
+        assert!(complaint.contains("NotFound"), "{complaint}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs grpcurl: scripts/test grpcurl"]
+fn get_is_answered_and_followed() {
+    run(async {
+        let (manifests, server) = shop().await?;
+        let folder = scratch_folder("grpcurl")?;
+        let request = r#"{"path":"web.shop.svc.cluster.local:80"}"#;
+        let get = ["io.linkerd.proxy.destination.Destination/Get"];
+        let stream = Process::start(
+            "grpcurl",
+            &Peer::Grpcurl.program()?,
+            &all_arguments(&server, Some(request), &get),
+            &folder.path().join("log"),
+        )?;
+        let printed = async |text: &str| {
+            wait_for(&format!("grpcurl to print {text}"), || async {
+                stream.log_text().contains(text).then_some(())
+            })
+            .await
+        };
+        printed("web.shop.serviceaccount.identity.linkerd.cluster.local").await?;
+        let one = workload("shop", "web", &[Backend::ready("web-0", "10.1.0.1")]);
+        manifests.write("home/web.yaml", &one)?;
+        printed("\"remove\"").await?;
+
+        let missing = r#"{"path":"missing.shop.svc.cluster.local:80"}"#;
+        let refused = grpcurl(&server, Some(missing), &get).expect_err("nobody has that name");
+        assert!(refused.to_string().contains("NotFound"), "{refused}");
+        Ok(())
+    });
+}

@@ -1,0 +1,26 @@
+//! The binary with manifests in place of API servers, seen from the wire: by a client of an independent make, and byte by
+//! byte. Needs nothing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, and says why"
+)]
+
+mod support;
+
+// Cargo takes files in `tests/` for tests of their own; these are parts of this one.
+#[path = "wire/answers.rs"]
+mod answers;
+#[path = "wire/errors.rs"]
+mod errors;
+#[path = "wire/garbage.rs"]
+mod garbage;
+#[path = "wire/life.rs"]
+mod life;
+#[path = "wire/manifests.rs"]
+mod manifests;
+#[path = "wire/raw.rs"]
+mod raw;
+#[path = "wire/reflection.rs"]
+mod reflection;
