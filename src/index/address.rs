@@ -143,9 +143,8 @@ impl Address {
     pub fn owner_after(&self, before: &AddressOwner, ip: IpAddr, port: u16) -> AddressOwner {
         match self.owner(ip, port) {
             Ok(AddressOwner::Nobody) | Err(_) => match before {
-                AddressOwner::Nobody => AddressOwner::Nobody,
                 AddressOwner::Service(service) if self.services.contains(service) => before.clone(),
-                AddressOwner::Service(_) => AddressOwner::Nobody,
+                AddressOwner::Nobody | AddressOwner::Service(_) => AddressOwner::Nobody,
                 AddressOwner::Workload(Tenant::Pod(holder)) => self
                     .still_held_by(holder, ip, port)
                     .map_or(AddressOwner::Nobody, Holder::as_owner),

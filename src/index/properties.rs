@@ -59,7 +59,7 @@ impl Run {
                     Speaker::Previous => latest.saturating_sub(1),
                 };
                 let session = cluster(name).session(id);
-                vec![match saying {
+                vec![match *saying {
                     Saying::Apply(object) => session.apply(object),
                     Saying::Delete(object) => session.delete(object),
                     Saying::Resync(kind, objects) => session.resync(kind, objects),

@@ -201,10 +201,6 @@ impl SignedDuration {
 
     /// Whole seconds, rounded toward zero, and the nanoseconds left over; both have its sign.
     pub fn parts(self) -> (i64, i32) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the remainder is below a second"
-        )]
         let nanos = (self.0 % 1_000_000_000) as i32;
         (self.0 / 1_000_000_000, nanos)
     }

@@ -145,7 +145,8 @@ fn route(route: &Route) -> Value {
 }
 
 fn request(condition: &RequestMatch) -> Value {
-    let seq = |matches: &[RequestMatch]| matches_of(matches.iter().map(request).collect());
+    let seq =
+        |matches: &[RequestMatch]| matches_of(&matches.iter().map(request).collect::<Vec<_>>());
     match &condition.r#match {
         None => json!({}),
         Some(request_match::Match::All(all)) => json!({"all": seq(&all.matches)}),
@@ -159,7 +160,8 @@ fn request(condition: &RequestMatch) -> Value {
 }
 
 fn response(condition: &ResponseMatch) -> Value {
-    let seq = |matches: &[ResponseMatch]| matches_of(matches.iter().map(response).collect());
+    let seq =
+        |matches: &[ResponseMatch]| matches_of(&matches.iter().map(response).collect::<Vec<_>>());
     match &condition.r#match {
         None => json!({}),
         Some(response_match::Match::All(all)) => json!({"all": seq(&all.matches)}),
@@ -172,7 +174,7 @@ fn response(condition: &ResponseMatch) -> Value {
     }
 }
 
-fn matches_of(matches: Vec<Value>) -> Value {
+fn matches_of(matches: &[Value]) -> Value {
     if matches.is_empty() {
         json!({})
     } else {

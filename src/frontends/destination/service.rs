@@ -80,9 +80,9 @@ impl Destination {
         );
         Self(Arc::new(Inner {
             catalog,
-            profiles,
             settings,
             translation,
+            profiles,
             metrics,
             shutdown,
         }))

@@ -43,7 +43,7 @@ pub(super) enum Step {
     LinksKnown,
     /// The next session with a cluster begins, with a trust domain.
     Open(&'static str, &'static str),
-    Say(&'static str, Speaker, Saying),
+    Say(&'static str, Speaker, Box<Saying>),
     /// The latest session with a cluster reads every kind that it has not read, and finds what it has said so far.
     Settle(&'static str),
 }
@@ -150,7 +150,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(cluster, domain)| Step::Open(cluster, domain)),
         5 => read().prop_map(Step::Settle),
         30 => (read(), speaker(), saying())
-            .prop_map(|(cluster, speaker, saying)| Step::Say(cluster, speaker, saying)),
+            .prop_map(|(cluster, speaker, saying)| Step::Say(cluster, speaker, Box::new(saying))),
     ]
 }
 
