@@ -239,12 +239,7 @@ impl Index {
 
     /// The slices of the home cluster that name a Service, whether or not it exists, if any endpoint in them has a hostname.
     pub fn instances(&self, service: &ServiceName) -> Option<Arc<[Arc<Chunk>]>> {
-        let chunks = self.home_shard()?.chunks(service);
-        let named = chunks
-            .iter()
-            .flat_map(|chunk| &chunk.facts.endpoints)
-            .any(|endpoint| endpoint.hostname.is_some());
-        named.then_some(chunks)
+        self.home_shard()?.instances(service)
     }
 
     /// Every Service of the home cluster, in no particular order; none until it is synced.

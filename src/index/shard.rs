@@ -183,6 +183,16 @@ impl Shard {
             .unwrap_or_default()
     }
 
+    /// The joined slices of a Service if any endpoint in them has a hostname, in name order.
+    pub(super) fn instances(&self, service: &ServiceName) -> Option<Arc<[Arc<Chunk>]>> {
+        let chunks = self.chunks_by_service.get(service)?;
+        let named = chunks
+            .values()
+            .flat_map(|chunk| &chunk.facts.endpoints)
+            .any(|endpoint| endpoint.hostname.is_some());
+        named.then(|| chunks.values().cloned().collect())
+    }
+
     /// Takes in what the session says.
     pub(super) fn apply(&mut self, change: ObjectChange, interner: &mut Interner) -> Outcome {
         let was_synced = self.is_synced();

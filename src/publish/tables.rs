@@ -53,11 +53,15 @@ impl<K: Clone + Eq + Hash, V: ?Sized> Table<K, V> {
     }
 
     pub(super) fn set(&self, name: &K, value: Option<Arc<V>>) {
-        let mut table = self.0.write();
         match value {
-            Some(value) => table.insert(name.clone(), value),
-            None => table.remove(name),
-        };
+            Some(value) => {
+                self.0.write().insert(name.clone(), value);
+            }
+            None if self.0.read().contains_key(name) => {
+                self.0.write().remove(name);
+            }
+            None => {}
+        }
     }
 }
 
