@@ -26,7 +26,7 @@ deps:
 
 # Everything against real API servers and recordings.
 e2e:
-    scripts/test apiserver observed
+    scripts/test apiserver observed grpcurl
 
 # What the index costs.
 bench:

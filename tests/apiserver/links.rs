@@ -11,7 +11,7 @@ use crate::support::services::{Backend, Local, authority, federated, slice, work
 use crate::support::subscription::{Folded, Outcome};
 use crate::support::tributary::Tributary;
 use crate::support::{note, run};
-use crate::victim::{GOES, HOME, STAYS, Victim};
+use crate::victim::{GOES, HOME, STAYS, Victim, log_line_with};
 
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
@@ -128,8 +128,19 @@ fn an_address_that_several_clusters_claim_is_the_first_ones_as_long_as_any_has_i
                 .await;
         };
         let home = cluster_label(&*stream.wait_for_exactly(&[SHARED]).await);
-        let line = tributary.log_line("two clusters claim one address").await?;
-        assert!(line.contains("10.55.0.1"), "{line}");
+        let claims = "two clusters claim one address";
+        for loser in ["ignoring=east", "ignoring=north"] {
+            let line = log_line_with(&tributary, &[claims, loser]).await?;
+            assert!(
+                line.contains("address=10.55.0.1:8080 serving=home"),
+                "{line}"
+            );
+        }
+        // Another client of the same kind is no news.
+        let other = tributary.get(&authority(namespace, "web-federated"));
+        other.wait_for_exactly(&[SHARED]).await;
+        let lines = tributary.logs_containing(claims);
+        assert_eq!(lines.len(), 2, "one for each loser: {lines:?}");
         let mark = stream.mark();
 
         bed.home.apply(&slice(namespace, "web", &[])).await?;
@@ -147,15 +158,7 @@ fn an_address_that_several_clusters_claim_is_the_first_ones_as_long_as_any_has_i
             .await;
         stream.assert_kept_since(mark, &[SHARED]);
 
-        let lines = tributary.logs_containing("two clusters claim one address");
-        let named = |winner: &str, loser: &str| {
-            let (serving, ignoring) = (format!("serving={winner}"), format!("ignoring={loser}"));
-            lines
-                .iter()
-                .filter(|line| line.contains(&serving) && line.contains(&ignoring))
-                .count()
-        };
-        assert!(named("east", "north") > 0, "{lines:?}");
+        log_line_with(&tributary, &[claims, "serving=east ignoring=north"]).await?;
 
         bed.home.apply(&slice(namespace, "web", &[])).await?;
         bed.east.apply(&slice(namespace, "web", &[])).await?;
