@@ -23,8 +23,8 @@ use tributary::index::{
 };
 use tributary::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint, NodeName, Owner,
-    PodFacts, PodName, PodTemplate, ProxyPorts, ServiceFacts, ServiceName, ServicePort, SessionId,
-    SliceFacts, SliceName, SlicePort, Text, Zone,
+    PodFacts, PodName, PodPhase, PodTemplate, ProxyPorts, ServiceFacts, ServiceName, ServicePort,
+    SessionId, SliceFacts, SliceName, SlicePort, Text, Zone,
 };
 
 #[global_allocator]
@@ -204,7 +204,10 @@ fn pod_facts(number: u32, pod: u32) -> PodFacts {
     PodFacts {
         ips: address(number, pod).into(),
         node: Some(NodeName::from(format!("node-{}", (number + pod) % 500))),
-        finished: false,
+        phase: PodPhase::Running,
+        terminating: false,
+        host_network: false,
+        on_host: None,
         template: Arc::new(pod_template(number)),
     }
 }

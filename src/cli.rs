@@ -3,6 +3,8 @@
 //! Answers go to stdout, everything else to stderr; [`Verdict`] becomes the exit code. Nothing here knows the index.
 
 mod endpoints;
+mod profile;
+mod server;
 mod text;
 
 use std::io::{self, Write};
@@ -11,6 +13,7 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 
 pub use endpoints::endpoints;
+pub use profile::profile;
 
 use crate::config::{self, UsageError};
 

@@ -25,7 +25,7 @@ pub use usage::UsageError;
 
 use crate::model::{ClusterName, Namespace, PortSet, Text};
 use crate::proto::destination::Http2ClientParams;
-use args::{Cli, DemoArgs, EndpointsArgs, ServeArgs, Subcommand};
+use args::{Cli, DemoArgs, EndpointsArgs, ProfileArgs, ServeArgs, Subcommand};
 
 /// Domain of cluster-internal names, and trust domain, where none is configured.
 const DEFAULT_DOMAIN: &str = "cluster.local";
@@ -41,6 +41,8 @@ pub enum Command {
     Demo(DemoConfig),
     /// Show the endpoints of a Service, asking a running server.
     Endpoints(Box<EndpointsQuery>),
+    /// Show the profile of an authority, asking a running server.
+    Profile(Box<ProfileQuery>),
     /// Print a shell's completion script.
     Completions(clap_complete::Shell),
 }
@@ -171,6 +173,21 @@ pub struct EndpointsQuery {
     pub output: OutputFormat,
 }
 
+/// What `tributary profile` is to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileQuery {
+    /// The server, as `HOST:PORT`.
+    pub server: String,
+    /// Whose profile, as a proxy would ask.
+    pub authority: String,
+    /// Who asks: the token a proxy would send.
+    pub context_token: String,
+    /// Whether to stay and show changes.
+    pub watch: Watch,
+    /// What the answer looks like.
+    pub output: OutputFormat,
+}
+
 /// How long to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
@@ -204,6 +221,9 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
         Subcommand::Demo(demo) => Ok(Command::Demo(DemoConfig::new(&demo))),
         Subcommand::Endpoints(endpoints) => EndpointsQuery::new(endpoints)
             .map(|query| Command::Endpoints(Box::new(query)))
+            .map_err(Stop::Usage),
+        Subcommand::Profile(profile) => ProfileQuery::new(profile)
+            .map(|query| Command::Profile(Box::new(query)))
             .map_err(Stop::Usage),
         Subcommand::Completions { shell } => Ok(Command::Completions(shell)),
     }
@@ -419,13 +439,12 @@ impl Notice {
 
 impl EndpointsQuery {
     fn new(args: EndpointsArgs) -> Result<Self, UsageError> {
-        let cluster_domain = match args.cluster_domain.trim_matches('.') {
-            "" => DEFAULT_DOMAIN,
-            domain => domain,
-        };
-        let authority =
-            authority::complete(&args.authority, args.namespace.as_deref(), cluster_domain)
-                .map_err(|reason| UsageError::flag("AUTHORITY", reason))?;
+        let authority = authority::complete(
+            &args.authority,
+            args.namespace.as_deref(),
+            domain_or_default(&args.cluster_domain),
+        )
+        .map_err(|reason| UsageError::flag("AUTHORITY", reason))?;
         let context_token = match (args.node, args.context_token) {
             (Some(node), _) => serde_json::json!({ "nodeName": node }).to_string(),
             (None, Some(token)) => token,
@@ -436,13 +455,47 @@ impl EndpointsQuery {
             authority,
             context_token,
             zone: args.zone,
-            watch: if args.watch {
-                Watch::Changes
-            } else {
-                Watch::Once
-            },
+            watch: Watch::of(args.watch),
             output: args.output,
         })
+    }
+}
+
+// === impl ProfileQuery ===
+
+impl ProfileQuery {
+    fn new(args: ProfileArgs) -> Result<Self, UsageError> {
+        let authority = match authority::address(&args.authority) {
+            Some(address) => address.to_string(),
+            None => authority::complete(
+                &args.authority,
+                args.namespace.as_deref(),
+                domain_or_default(&args.cluster_domain),
+            )
+            .map_err(|reason| UsageError::flag("AUTHORITY", reason))?,
+        };
+        Ok(Self {
+            server: args.addr.0,
+            authority,
+            context_token: args.context_token.unwrap_or_default(),
+            watch: Watch::of(args.watch),
+            output: args.output,
+        })
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn of(flag: bool) -> Self {
+        if flag { Self::Changes } else { Self::Once }
+    }
+}
+
+fn domain_or_default(domain: &str) -> &str {
+    match domain.trim_matches('.') {
+        "" => DEFAULT_DOMAIN,
+        domain => domain,
     }
 }
 

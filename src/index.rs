@@ -5,7 +5,9 @@
 //! kind of client, [`diff`](diff::diff) two views into the [`Delta`] between them. There is no clock, I/O, randomness or
 //! protocol in here: every answer is a function of what is known and who asks.
 
+mod address;
 mod change;
+mod claims;
 mod diff;
 mod intern;
 mod join;
@@ -18,8 +20,10 @@ mod snapshot;
 mod properties;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use address::{Address, AddressOwner, Claimants, Conflict, Holder, Tenant};
 pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
 pub use diff::{Delta, apply, diff};
 pub use join::{Chunk, Held, Joined};
@@ -31,8 +35,8 @@ pub use select::{
 pub use snapshot::{Member, MemberState, ServiceSnapshot};
 
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ServiceName, SessionId, Text,
-    Zone,
+    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ProfileFacts, ProfileName,
+    ServiceName, SessionId, Text, Workload, Zone,
 };
 use intern::Interner;
 use shard::Shard;
@@ -53,6 +57,10 @@ pub struct Index {
 pub struct Touched {
     /// Home Services whose snapshot has to be made again.
     pub services: BTreeSet<ServiceName>,
+    /// Addresses of which has to be asked again who has them.
+    pub addresses: BTreeSet<IpAddr>,
+    /// ServiceProfiles of the home cluster that have to be looked at again.
+    pub profiles: BTreeSet<ProfileName>,
     /// Whether the zones of the home cluster's Nodes changed.
     pub nodes: bool,
     /// Whether a cluster came, went, or changed its state.
@@ -134,7 +142,10 @@ impl Index {
                 }
             }
             Change::Unlinked { cluster } => {
-                if cluster != self.home && self.clusters.remove(&cluster).is_some() {
+                if cluster != self.home
+                    && let Some(gone) = self.clusters.remove(&cluster)
+                {
+                    touched.addresses.extend(gone.addresses());
                     touched.clusters = true;
                     touched.sizes = true;
                     self.touch_dependents_of_cluster(&cluster, touched);
@@ -195,6 +206,42 @@ impl Index {
         }
     }
 
+    /// Who has an address, over every synced cluster; nobody until the home cluster is.
+    pub fn address(&self, ip: IpAddr) -> Address {
+        let Some(home) = self.home_session() else {
+            return Address::default();
+        };
+        let has_it = |holder: &Holder| {
+            let pod = &holder.workload.facts;
+            !pod.host_network && pod.has_ip(ip)
+        };
+        let (pods, host_ports): (Vec<_>, Vec<_>) = home.holders(ip).partition(has_it);
+        let linked = self
+            .clusters
+            .values()
+            .filter(|cluster| cluster.role == ClusterRole::Linked)
+            .filter_map(Cluster::synced_session)
+            .flat_map(|session| session.holders(ip))
+            .filter(has_it);
+        Address {
+            services: home.shard.services_at(ip),
+            pods: pods.into(),
+            host_ports: host_ports.into(),
+            external: home.shard.external_at(ip).cloned().collect(),
+            remote: linked.collect(),
+        }
+    }
+
+    /// What a ServiceProfile of the home cluster says, if it is there.
+    pub fn profile(&self, name: &ProfileName) -> Option<&Arc<ProfileFacts>> {
+        self.home_shard()?.profile(name)
+    }
+
+    /// The slices of the home cluster that name a Service, whether or not it exists, if any endpoint in them has a hostname.
+    pub fn instances(&self, service: &ServiceName) -> Option<Arc<[Arc<Chunk>]>> {
+        self.home_shard()?.instances(service)
+    }
+
     /// Every Service of the home cluster, in no particular order; none until it is synced.
     pub fn home_services(&self) -> impl Iterator<Item = &ServiceName> {
         self.home_shard().into_iter().flat_map(Shard::service_names)
@@ -221,8 +268,12 @@ impl Index {
             .collect()
     }
 
+    fn home_session(&self) -> Option<&Session> {
+        self.clusters[&self.home].synced_session()
+    }
+
     fn home_shard(&self) -> Option<&Shard> {
-        self.clusters[&self.home].synced_shard()
+        self.home_session().map(|session| &session.shard)
     }
 
     fn open(&mut self, facts: Arc<ClusterFacts>, session: SessionId, touched: &mut Touched) {
@@ -276,7 +327,9 @@ impl Index {
             touched.sizes |= outcome.sizes;
             if was_synced {
                 touched.nodes |= home && outcome.nodes;
+                touched.addresses.extend(outcome.addresses);
                 if home {
+                    touched.profiles.extend(outcome.profiles);
                     for (service, before, after) in &outcome.memberships {
                         self.dependents_replace(service, before.as_ref(), after.as_ref());
                     }
@@ -291,6 +344,7 @@ impl Index {
             next.shard.apply(change, &mut self.interner);
             if next.shard.is_synced() {
                 let next = cluster.next.take();
+                touched.addresses.extend(cluster.addresses());
                 if home {
                     // Services that only the old session knows are gone now.
                     self.touch_cluster(name, touched);
@@ -309,6 +363,9 @@ impl Index {
     fn begin_contributing(&mut self, name: &ClusterName, touched: &mut Touched) {
         if *name == self.home {
             self.rebuild_dependents();
+            // Nobody had any address before.
+            let everywhere = self.clusters.values().flat_map(Cluster::addresses);
+            touched.addresses.extend(everywhere);
         }
         self.touch_cluster(name, touched);
     }
@@ -344,8 +401,14 @@ impl Index {
 
     fn touch_cluster(&self, cluster: &ClusterName, touched: &mut Touched) {
         if *cluster == self.home {
+            let home = self.home_shard();
+            let profiles = home.into_iter().flat_map(Shard::profile_names);
             touched.services.extend(self.home_services().cloned());
+            touched.profiles.extend(profiles.cloned());
             touched.nodes = true;
+        }
+        if let Some(known) = self.clusters.get(cluster) {
+            touched.addresses.extend(known.addresses());
         }
         self.touch_dependents_of_cluster(cluster, touched);
     }
@@ -453,14 +516,22 @@ impl Cluster {
         }
     }
 
-    /// What contributes: the session's shard, once it is synced.
-    fn synced_shard(&self) -> Option<&Shard> {
-        let session = self.live.as_ref()?;
-        session.shard.is_synced().then_some(&session.shard)
+    /// What contributes: the session, once it is synced.
+    fn synced_session(&self) -> Option<&Session> {
+        self.live
+            .as_ref()
+            .filter(|session| session.shard.is_synced())
+    }
+
+    /// Every address that somebody in it claims, as far as that counts.
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.synced_session()
+            .into_iter()
+            .flat_map(|session| session.shard.addresses())
     }
 
     fn state(&self) -> ClusterState {
-        if self.synced_shard().is_some() {
+        if self.synced_session().is_some() {
             ClusterState::Synced
         } else {
             ClusterState::Syncing
@@ -490,5 +561,19 @@ impl Cluster {
             services: shard.map_or(0, Shard::service_count),
             endpoints: shard.map_or(0, Shard::endpoint_count),
         }
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Pods that claim an address, in name order.
+    fn holders(&self, ip: IpAddr) -> impl Iterator<Item = Holder> {
+        self.shard
+            .pods_at(ip)
+            .map(|workload: &Arc<Workload>| Holder {
+                cluster: Arc::clone(&self.facts),
+                workload: Arc::clone(workload),
+            })
     }
 }

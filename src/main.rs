@@ -41,6 +41,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 let verdict = cli::endpoints(&query, colour, &mut out, &mut err).await?;
                 Ok(verdict.into())
             }
+            Command::Profile(query) => {
+                let (mut out, mut err) = (io::stdout(), io::stderr());
+                let verdict = cli::profile(&query, &mut out, &mut err).await?;
+                Ok(verdict.into())
+            }
             Command::Demo(config) => {
                 telemetry::init(config.log)?;
                 demo::run(config).await?;

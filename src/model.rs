@@ -11,6 +11,7 @@ mod external;
 mod labels;
 mod locality;
 mod ports;
+mod profile;
 mod server;
 mod service;
 mod text;
@@ -24,6 +25,10 @@ pub use external::{ExternalWorkload, ExternalWorkloadFacts, ExternalWorkloadName
 pub use labels::{Condition, Labels, Requirement, Selector};
 pub use locality::{NodeFacts, NodeName, Zone};
 pub use ports::{PortRange, PortSet};
+pub use profile::{
+    HttpMethod, Override, ProfileFacts, ProfileName, RequestMatch, ResponseClass, ResponseMatch,
+    RetryBudget, Route, SignedDuration, StatusRange,
+};
 pub use server::{NamedPort, ServerFacts, ServerName, ServerPort, Traits};
 pub use service::{
     Federation, Membership, Namespace, RemoteService, ServiceFacts, ServiceKey, ServiceName,
@@ -31,5 +36,6 @@ pub use service::{
 };
 pub use text::Text;
 pub use workload::{
-    Owner, OwnerKind, OwnerName, PodFacts, PodName, PodTemplate, ProxyPorts, Workload,
+    HostPorts, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate, ProxyPorts,
+    Workload,
 };

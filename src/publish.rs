@@ -8,13 +8,16 @@ mod catalog;
 mod indexer;
 mod metrics;
 mod published;
+mod reader;
 mod sender;
 mod status;
+mod tables;
 
 pub use catalog::{Catalog, Subscription};
 pub use indexer::{IndexMetrics, Indexer};
 pub use metrics::ClusterCollector;
 pub use published::{Frames, ViewVersion};
+pub use reader::{Look, Reader};
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
 pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};
 

@@ -31,7 +31,8 @@ use std::net::IpAddr;
 pub use cluster::{ClusterBuilder, HOME, cluster, home};
 pub use external::{ExternalWorkloadBuilder, ServerBuilder, external_workload, server};
 pub use objects::{
-    PodBuilder, ServiceBuilder, SliceBuilder, job, node, node_in, pod, replica_set, service, slice,
+    PodBuilder, ServiceBuilder, SliceBuilder, job, node, node_in, pod, replica_set, service,
+    service_profile, slice,
 };
 pub use world::{World, describe, describe_endpoint};
 

@@ -23,6 +23,8 @@ mod answer;
 mod case;
 #[path = "observed/client.rs"]
 mod client;
+#[path = "observed/profile.rs"]
+mod profile;
 #[path = "observed/replay.rs"]
 mod replay;
 

@@ -10,20 +10,15 @@ mod table;
 mod tests;
 
 use std::io::{self, Write};
-use std::time::Duration;
 
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::Verdict;
+use super::server::{AskError, RETRY_MAX, RETRY_MIN, failed, is_final, what};
 use crate::cli::text::age;
 use crate::config::{Colour, EndpointsQuery, Watch};
-use ask::{Answers, AskError};
+use ask::Answers;
 use print::Printer;
-
-/// Pause before the first attempt to get a lost server back; doubles up to [`RETRY_MAX`].
-const RETRY_MIN: Duration = Duration::from_secs(1);
-/// Longest pause between two attempts.
-const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Asks a server and prints the answer, or, with a watch, what changes in it until Ctrl-C.
 ///
@@ -37,7 +32,7 @@ pub async fn endpoints(
     let mut printer = Printer::new(out, query.output, query.watch, colour);
     let mut answers = match first(query, &mut printer, err).await? {
         Ok(answers) => answers,
-        Err(error) => return failed(&error, query, err),
+        Err(error) => return failed(&error, &query.authority, err),
     };
     if query.watch == Watch::Changes {
         let watched = tokio::select! {
@@ -48,7 +43,7 @@ pub async fn endpoints(
             }
         };
         if let Some(error) = watched {
-            return failed(&error, query, err);
+            return failed(&error, &query.authority, err);
         }
     }
     Ok(printer
@@ -107,7 +102,7 @@ async fn watch(
             }
             Ok(None) => format!("{} ended the stream", query.server),
             Err(error) if is_final(&error) => return Ok(error),
-            Err(error) => what(&error, query),
+            Err(error) => what(&error, &query.authority),
         };
         let mut pause = RETRY_MIN;
         loop {
@@ -121,68 +116,8 @@ async fn watch(
                     break;
                 }
                 Err(error) if is_final(&error) => return Ok(error),
-                Err(error) => reason = what(&error, query),
+                Err(error) => reason = what(&error, &query.authority),
             }
         }
     }
-}
-
-/// Whether asking again cannot help.
-fn is_final(error: &AskError) -> bool {
-    matches!(error, AskError::Refused { status, .. } if status.code() == Code::InvalidArgument)
-}
-
-fn failed(error: &AskError, query: &EndpointsQuery, err: &mut dyn Write) -> io::Result<Verdict> {
-    writeln!(err, "tributary: {}; {}", what(error, query), remedy(error))?;
-    Ok(match error {
-        AskError::Connect { .. } | AskError::Silent { .. } => Verdict::CouldNotAsk,
-        AskError::Refused { status, .. } => match status.code() {
-            Code::NotFound | Code::FailedPrecondition => Verdict::Findings,
-            Code::InvalidArgument => Verdict::Usage,
-            _ => Verdict::CouldNotAsk,
-        },
-    })
-}
-
-/// What is wrong, in one line.
-fn what(error: &AskError, query: &EndpointsQuery) -> String {
-    let authority = &query.authority;
-    match error {
-        AskError::Connect { .. } => format!("{error}: {}", error.root()),
-        AskError::Silent { .. } => error.to_string(),
-        AskError::Refused { server, status } => {
-            let said = one_line(status.message());
-            match status.code() {
-                Code::NotFound => format!("{server} knows no endpoints of {authority}: {said}"),
-                Code::FailedPrecondition => format!("{authority} cannot be resolved: {said}"),
-                Code::InvalidArgument => format!("{server} refuses the name {authority}: {said}"),
-                Code::Unavailable => format!("{server} cannot answer now: {said}"),
-                Code::ResourceExhausted => format!("{server} is full: {said}"),
-                code => format!("{server} failed ({code:?}): {said}"),
-            }
-        }
-    }
-}
-
-/// What can be done about it.
-fn remedy(error: &AskError) -> &'static str {
-    match error {
-        AskError::Connect { .. } => {
-            "is it running there? Name another with --addr, or forward its port: \
-             kubectl -n linkerd port-forward deploy/tributary 8086"
-        }
-        AskError::Silent { .. } => "its /ready page says what it waits for",
-        AskError::Refused { status, .. } => match status.code() {
-            Code::NotFound => "`kubectl get services -A` lists the Services there are",
-            Code::FailedPrecondition => "mend the labels of the Service",
-            Code::InvalidArgument => "if your cluster has another domain, add --cluster-domain",
-            Code::Unavailable => "its /ready page says what it waits for",
-            Code::ResourceExhausted => "raise --max-streams there, or try again later",
-            _ => "its log says more",
-        },
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -82,6 +82,21 @@ Examples:
 Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
     Endpoints(EndpointsArgs),
 
+    /// Show the profile that the mesh is given for a Service or an address, asking a running server
+    ///
+    /// Works against any server of Linkerd's destination API.
+    ///
+    /// Exit codes: 0 there is one; 1 there is no such Service, or several claim the address; 2 the server could not be
+    /// asked; 64 the command line is wrong.
+    #[command(after_help = "\
+Examples:
+  tributary profile web.shop                       port 80 of Service web in namespace shop
+  tributary profile 10.42.0.7:8080 --watch         a Pod's address, and what changes
+  tributary profile web.shop --context-token '{\"ns\":\"bank\"}'   as a client in namespace bank is told
+
+Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
+    Profile(ProfileArgs),
+
     /// Print the completion script of a shell
     #[command(after_help = "\
 Example, for the running bash:
@@ -309,6 +324,47 @@ pub(super) struct EndpointsArgs {
 
     /// Look from where a proxy with this token is, such as {"ns":"shop","nodeName":"node-1"}
     #[arg(long, value_name = "JSON", help_heading = "Point of view", group = "viewpoint", value_parser = parse_token)]
+    pub(super) context_token: Option<String>,
+
+    /// Namespace of the Service, if the name does not say
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Names")]
+    pub(super) namespace: Option<String>,
+
+    /// DNS domain that short names are completed with
+    #[arg(
+        long,
+        value_name = "DOMAIN",
+        default_value = "cluster.local",
+        help_heading = "Names"
+    )]
+    pub(super) cluster_domain: String,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ProfileArgs {
+    /// Whose profile: a Service as in `endpoints`, web-0.web.shop for one instance, or an address such as 10.42.0.7:8080
+    pub(super) authority: String,
+
+    /// The server to ask
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8086", value_parser = parse_server)]
+    pub(super) addr: Server,
+
+    /// Stay, and print the profile again whenever it changes
+    #[arg(short, long)]
+    pub(super) watch: bool,
+
+    /// What the answer looks like; wide is as table
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "table",
+        value_enum
+    )]
+    pub(super) output: OutputFormat,
+
+    /// Ask as a proxy with this token, such as {"ns":"bank"}: ServiceProfiles in that namespace go first
+    #[arg(long, value_name = "JSON", help_heading = "Point of view", value_parser = parse_token)]
     pub(super) context_token: Option<String>,
 
     /// Namespace of the Service, if the name does not say

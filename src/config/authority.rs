@@ -1,5 +1,7 @@
 //! Service names as people have them at hand, made into what a proxy would ask for.
 
+use std::net::SocketAddr;
+
 /// Port of an authority that names none.
 const DEFAULT_PORT: &str = "80";
 
@@ -66,6 +68,14 @@ pub(super) fn complete(
     })
 }
 
+/// Reads an IP address, with a port or without one, which means 80; `None` for anything else.
+pub(super) fn address(text: &str) -> Option<SocketAddr> {
+    text.parse()
+        .ok()
+        .or_else(|| Some(SocketAddr::new(text.parse().ok()?, 80)))
+        .filter(|address| address.port() > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +125,21 @@ mod tests {
             Some("shop"),
             "web.shop.svc.cluster.local:80",
         );
+    }
+
+    #[test]
+    fn addresses_have_port_80_if_they_have_none() {
+        for (text, expected) in [
+            ("10.0.0.1:8080", Some("10.0.0.1:8080")),
+            ("10.0.0.1", Some("10.0.0.1:80")),
+            ("[fd00::1]:8080", Some("[fd00::1]:8080")),
+            ("fd00::1", Some("[fd00::1]:80")),
+            ("10.0.0.1:0", None),
+            ("web.shop:80", None),
+        ] {
+            let got = address(text).map(|address| address.to_string());
+            assert_eq!(got.as_deref(), expected, "{text:?}");
+        }
     }
 
     #[test]

@@ -25,6 +25,16 @@ fn endpoints(args: &[&str]) -> EndpointsQuery {
     }
 }
 
+fn profile(args: &[&str]) -> ProfileQuery {
+    let args: Vec<&str> = std::iter::once("profile")
+        .chain(args.iter().copied())
+        .collect();
+    match parse(&args) {
+        Ok(Command::Profile(query)) => *query,
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
 /// The line that a wrong command line ends in.
 fn refusal(args: &[&str]) -> String {
     match parse(args) {
@@ -171,6 +181,8 @@ fn a_wrong_command_line_is_told_in_one_line() {
             &["endpoints", "web.shop", "--addr", "localhost"],
             "expected HOST:PORT",
         ),
+        (&["profile", "web"], "in which namespace?"),
+        (&["profile", "10.0.0.1:0"], "AUTHORITY"),
         (&["completions", "ksh"], "bash"),
         (&["sevre"], "serve"),
     ] {
@@ -201,6 +213,24 @@ fn the_point_of_view_becomes_a_token_or_a_zone() {
     assert_eq!(query.context_token, r#"{"nodeName":"n\"1"}"#);
     let query = endpoints(&["web.shop", "--zone", ""]);
     assert_eq!(query.zone.as_deref(), Some(""));
+}
+
+#[test]
+fn profiles_are_of_services_and_addresses() {
+    for (args, expected) in [
+        (&["web.shop"][..], "web.shop.svc.cluster.local:80"),
+        (
+            &["svc/web:81", "-n", "shop"],
+            "web.shop.svc.cluster.local:81",
+        ),
+        (&["10.0.0.1:8080"], "10.0.0.1:8080"),
+        (&["fd00::1"], "[fd00::1]:80"),
+    ] {
+        assert_eq!(profile(args).authority, expected);
+    }
+    let query = profile(&["web.shop", "--watch", "--context-token", r#"{"ns":"bank"}"#]);
+    assert_eq!(query.context_token, r#"{"ns":"bank"}"#);
+    assert_eq!(query.watch, Watch::Changes);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, ExternalWorkloadFacts, ExternalWorkloadName, NodeFacts,
-    NodeName, Owner, OwnerKind, OwnerName, PodFacts, PodName, ServerFacts, ServerName,
-    ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
+    NodeName, Owner, OwnerKind, OwnerName, PodFacts, PodName, ProfileFacts, ProfileName,
+    ServerFacts, ServerName, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
 };
 
 /// One thing that a source has learnt.
@@ -76,6 +76,8 @@ pub enum Kind {
     ExternalWorkload,
     /// `Server` of `policy.linkerd.io`.
     Server,
+    /// `ServiceProfile` of `linkerd.io`.
+    ServiceProfile,
 }
 
 /// An object and what it says.
@@ -95,6 +97,8 @@ pub enum Object {
     ExternalWorkload(ExternalWorkloadName, ExternalWorkloadFacts),
     /// An opaque Server.
     Server(ServerName, ServerFacts),
+    /// A ServiceProfile.
+    Profile(ProfileName, ProfileFacts),
 }
 
 /// The name of an object of some kind.
@@ -114,6 +118,8 @@ pub enum ObjectName {
     ExternalWorkload(ExternalWorkloadName),
     /// A Server.
     Server(ServerName),
+    /// A ServiceProfile.
+    Profile(ProfileName),
 }
 
 // === impl Kind ===
@@ -133,6 +139,7 @@ impl Kind {
                 Self::Job,
                 Self::ExternalWorkload,
                 Self::Server,
+                Self::ServiceProfile,
             ],
             ClusterRole::Linked => &[
                 Self::Service,
@@ -151,7 +158,10 @@ impl Kind {
 
     /// Whether the kind is one that Linkerd brings: a cluster without it is as good as one that has none of it.
     pub fn is_custom(self) -> bool {
-        matches!(self, Self::ExternalWorkload | Self::Server)
+        matches!(
+            self,
+            Self::ExternalWorkload | Self::Server | Self::ServiceProfile
+        )
     }
 
     /// The plural resource name, as in RBAC rules.
@@ -165,6 +175,7 @@ impl Kind {
             Self::Job => "jobs",
             Self::ExternalWorkload => "externalworkloads",
             Self::Server => "servers",
+            Self::ServiceProfile => "serviceprofiles",
         }
     }
 }
@@ -191,6 +202,7 @@ impl Object {
             Self::Owner(name, _) => ObjectName::Owner(name.clone()),
             Self::ExternalWorkload(name, _) => ObjectName::ExternalWorkload(name.clone()),
             Self::Server(name, _) => ObjectName::Server(name.clone()),
+            Self::Profile(name, _) => ObjectName::Profile(name.clone()),
         }
     }
 }
@@ -208,6 +220,7 @@ impl ObjectName {
             Self::Owner(name) => name.kind.into(),
             Self::ExternalWorkload(_) => Kind::ExternalWorkload,
             Self::Server(_) => Kind::Server,
+            Self::Profile(_) => Kind::ServiceProfile,
         }
     }
 }

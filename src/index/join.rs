@@ -70,7 +70,7 @@ pub(super) fn join(
                 Joined::ExternalWorkload,
             ),
             Backing::Pod(name) => match pod(name) {
-                Some(workload) if workload.facts.finished => Joined::Held(Held::PodFinished),
+                Some(workload) if workload.facts.is_finished() => Joined::Held(Held::PodFinished),
                 Some(workload)
                     if workload.facts.ips.is_empty()
                         && workload.facts.template.control_plane_namespace.is_some() =>

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU16;
 
+use super::address::{Holder, Tenant};
 use super::join::Joined;
 use super::select::ViewEndpoint;
-use crate::model::{ExternalWorkload, PortSet, SliceFacts, Text, Workload};
+use crate::model::{ClusterFacts, ExternalWorkload, PortSet, SliceFacts, Text, Workload};
 
 /// Where the proxy beside an ExternalWorkload listens that does not say.
 const EXTERNAL_INBOUND_PORT: NonZeroU16 = NonZeroU16::new(4143).unwrap();
@@ -84,6 +85,15 @@ enum Proxy {
     Identified,
 }
 
+/// One port of a Pod, and whether the Pod vouches for the address it is reached at.
+#[derive(Clone, Copy)]
+struct PodPort<'a> {
+    cluster: &'a ClusterFacts,
+    workload: &'a Workload,
+    port: u16,
+    vouched_for: bool,
+}
+
 /// The Pod is meshed, but its `linkerd-proxy` container does not say what it listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -97,8 +107,10 @@ impl MeshPolicy {
     /// How a workload's proxy is reached; the same for everything that has no workload.
     pub(super) fn reach(&self, endpoint: &ViewEndpoint) -> Result<Reach, ProxyUnreadable> {
         match endpoint.joined() {
-            Joined::Pod(workload) => self.reach_pod(endpoint, workload),
-            Joined::ExternalWorkload(workload) => Ok(self.reach_external(endpoint, workload)),
+            Joined::Pod(workload) => self.reach_pod(PodPort::of(endpoint, workload)),
+            Joined::ExternalWorkload(workload) => {
+                Ok(self.reach_external_endpoint(endpoint, workload))
+            }
             Joined::Address | Joined::Unreadable | Joined::Held(_) => Ok(Reach::default()),
         }
     }
@@ -110,15 +122,51 @@ impl MeshPolicy {
     /// mirror's slice.
     pub fn mesh(&self, endpoint: &ViewEndpoint) -> Result<Mesh, ProxyUnreadable> {
         match endpoint.joined() {
-            Joined::Pod(workload) => self.pod(endpoint, workload),
-            Joined::ExternalWorkload(workload) => Ok(self.external(endpoint, workload)),
+            Joined::Pod(workload) => self.pod(PodPort::of(endpoint, workload)),
+            Joined::ExternalWorkload(workload) => {
+                let reach = self.reach_external_endpoint(endpoint, workload);
+                Ok(external(workload, reach))
+            }
             Joined::Address => Ok(self.gateway(endpoint.slice())),
             Joined::Unreadable | Joined::Held(_) => Ok(Mesh::default()),
         }
     }
 
-    fn pod(&self, endpoint: &ViewEndpoint, workload: &Workload) -> Result<Mesh, ProxyUnreadable> {
-        let reach = self.reach_pod(endpoint, workload)?;
+    /// What a client's proxy is told of a port of a workload that has the address by itself.
+    pub fn mesh_at(&self, tenant: &Tenant, port: u16) -> Result<Mesh, ProxyUnreadable> {
+        match tenant {
+            Tenant::Pod(holder) => self.pod(PodPort {
+                cluster: &holder.cluster,
+                workload: &holder.workload,
+                port,
+                vouched_for: true,
+            }),
+            Tenant::External(workload) => {
+                let reach = self.reach_external(workload, port, Proxy::Identified);
+                Ok(external(workload, reach))
+            }
+        }
+    }
+
+    /// Whether the protocol at a port of an address must not be guessed, whoever answers there.
+    pub fn is_opaque_at(&self, tenant: Option<&Tenant>, port: u16) -> bool {
+        match tenant {
+            None => self.default_opaque_ports.contains(port),
+            Some(Tenant::Pod(Holder { workload, .. })) => self.is_opaque(
+                port,
+                workload.facts.template.opaque_ports.as_ref(),
+                &workload.server_opaque,
+            ),
+            Some(Tenant::External(workload)) => self.is_opaque(
+                port,
+                workload.facts.opaque_ports.as_ref(),
+                &workload.server_opaque,
+            ),
+        }
+    }
+
+    fn pod(&self, pod: PodPort<'_>) -> Result<Mesh, ProxyUnreadable> {
+        let reach = self.reach_pod(pod)?;
         Ok(Mesh {
             meshed: reach.proxy != Proxy::None,
             protocol: reach.protocol,
@@ -126,10 +174,10 @@ impl MeshPolicy {
             identity: (reach.proxy == Proxy::Identified).then(|| {
                 let name = format!(
                     "{}.{}.serviceaccount.identity.{}.{}",
-                    workload.facts.template.service_account,
-                    workload.pod.namespace,
+                    pod.workload.facts.template.service_account,
+                    pod.workload.pod.namespace,
                     self.controller_namespace,
-                    endpoint.cluster.trust_domain,
+                    pod.cluster.trust_domain,
                 );
                 Identity {
                     server_name: Some(name.clone()),
@@ -140,19 +188,16 @@ impl MeshPolicy {
         })
     }
 
-    fn reach_pod(
-        &self,
-        endpoint: &ViewEndpoint,
-        workload: &Workload,
-    ) -> Result<Reach, ProxyUnreadable> {
-        let (port, pod) = (endpoint.socket.port(), &workload.facts.template);
+    fn reach_pod(&self, at: PodPort<'_>) -> Result<Reach, ProxyUnreadable> {
+        let (port, pod) = (at.port, &at.workload.facts.template);
         if pod.control_plane_namespace.is_none() || pod.skip_inbound_ports.contains(port) {
             return Ok(Reach::default());
         }
         let (Some(admin), Some(control)) = (pod.proxy.admin, pod.proxy.control) else {
             return Err(ProxyUnreadable);
         };
-        let opaque = self.is_opaque(port, pod.opaque_ports.as_ref(), &workload.server_opaque);
+        let by_servers = &at.workload.server_opaque;
+        let opaque = self.is_opaque(port, pod.opaque_ports.as_ref(), by_servers);
         let via_proxy_port = (self.transport_header || opaque) && ![admin, control].contains(&port);
         let inbound_port = if via_proxy_port {
             let port = pod.proxy.inbound.and_then(NonZeroU16::new);
@@ -161,8 +206,8 @@ impl MeshPolicy {
             None
         };
         let identified = pod.control_plane_namespace.as_ref() == Some(&self.controller_namespace)
-            && !endpoint.cluster.trust_domain.is_empty()
-            && endpoint.is_vouched_for();
+            && !at.cluster.trust_domain.is_empty()
+            && at.vouched_for;
         Ok(Reach {
             inbound_port,
             protocol: if opaque {
@@ -178,28 +223,22 @@ impl MeshPolicy {
         })
     }
 
-    fn external(&self, endpoint: &ViewEndpoint, workload: &ExternalWorkload) -> Mesh {
-        let reach = self.reach_external(endpoint, workload);
-        let facts = &workload.facts;
-        let identity = facts
-            .identity
-            .as_ref()
-            .filter(|_| reach.proxy == Proxy::Identified);
-        Mesh {
-            meshed: true,
-            protocol: reach.protocol,
-            inbound_port: reach.inbound_port.map(NonZeroU16::get),
-            identity: identity.map(|uri| Identity {
-                name: uri.to_string(),
-                form: IdentityForm::Uri,
-                server_name: facts.server_name.as_ref().map(Text::to_string),
-            }),
-        }
+    fn reach_external_endpoint(
+        &self,
+        endpoint: &ViewEndpoint,
+        workload: &ExternalWorkload,
+    ) -> Reach {
+        let proxy = if endpoint.is_vouched_for() {
+            Proxy::Identified
+        } else {
+            Proxy::Anonymous
+        };
+        self.reach_external(workload, endpoint.socket.port(), proxy)
     }
 
     /// An ExternalWorkload always has a proxy, which always speaks HTTP/2, and which no port bypasses.
-    fn reach_external(&self, endpoint: &ViewEndpoint, workload: &ExternalWorkload) -> Reach {
-        let (port, facts) = (endpoint.socket.port(), &workload.facts);
+    fn reach_external(&self, workload: &ExternalWorkload, port: u16, proxy: Proxy) -> Reach {
+        let facts = &workload.facts;
         let opaque = self.is_opaque(port, facts.opaque_ports.as_ref(), &workload.server_opaque);
         let inbound_port = facts
             .inbound_port
@@ -212,11 +251,7 @@ impl MeshPolicy {
             } else {
                 Protocol::H2
             },
-            proxy: if endpoint.is_vouched_for() {
-                Proxy::Identified
-            } else {
-                Proxy::Anonymous
-            },
+            proxy,
         }
     }
 
@@ -254,6 +289,38 @@ impl MeshPolicy {
             Protocol::H2
         } else {
             Protocol::Unknown
+        }
+    }
+}
+
+/// What a client's proxy is told of an ExternalWorkload that is reached in this way.
+fn external(workload: &ExternalWorkload, reach: Reach) -> Mesh {
+    let facts = &workload.facts;
+    let identity = facts
+        .identity
+        .as_ref()
+        .filter(|_| reach.proxy == Proxy::Identified);
+    Mesh {
+        meshed: true,
+        protocol: reach.protocol,
+        inbound_port: reach.inbound_port.map(NonZeroU16::get),
+        identity: identity.map(|uri| Identity {
+            name: uri.to_string(),
+            form: IdentityForm::Uri,
+            server_name: facts.server_name.as_ref().map(Text::to_string),
+        }),
+    }
+}
+
+// === impl PodPort ===
+
+impl<'a> PodPort<'a> {
+    fn of(endpoint: &'a ViewEndpoint, workload: &'a Workload) -> Self {
+        Self {
+            cluster: &endpoint.cluster,
+            workload,
+            port: endpoint.socket.port(),
+            vouched_for: endpoint.is_vouched_for(),
         }
     }
 }

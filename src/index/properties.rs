@@ -7,17 +7,19 @@ mod history;
 mod naive;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::{
-    Change, ClusterSummary, Index, Joined, Kind, Mesh, MeshPolicy, Object, ObjectChange, Protocol,
-    ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View, ViewEndpoint, ViewKey, apply,
-    diff, select,
+    Address, Change, ClusterSummary, Holder, Index, Joined, Kind, Mesh, MeshPolicy, Object,
+    ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View,
+    ViewEndpoint, ViewKey, apply, diff, select,
 };
-use crate::model::{ClusterName, ServiceName};
+use crate::model::{ClusterName, ProfileFacts, ProfileName, ServiceName, Workload};
 use crate::testing::{HOME, cluster};
-use history::{Query, Saying, Speaker, Step, history, services};
+use history::{Query, Saying, Speaker, Step, addresses, history, profiles, services};
 use naive::{Naive, Row, Session};
 
 /// An index, and a model of it that has heard the same.
@@ -57,7 +59,7 @@ impl Run {
                     Speaker::Previous => latest.saturating_sub(1),
                 };
                 let session = cluster(name).session(id);
-                vec![match saying {
+                vec![match *saying {
                     Saying::Apply(object) => session.apply(object),
                     Saying::Delete(object) => session.delete(object),
                     Saying::Resync(kind, objects) => session.resync(kind, objects),
@@ -100,6 +102,18 @@ impl Run {
                 "{service} changed untouched by {said:?}: {was:?} to {now:?}",
             );
         }
+        for (ip, now) in &after.addresses {
+            assert!(
+                before.addresses[ip] == *now || touched.addresses.contains(ip),
+                "{ip} changed untouched by {said:?}",
+            );
+        }
+        for (name, now) in &after.profiles {
+            assert!(
+                before.profiles[name] == *now || touched.profiles.contains(name),
+                "{name} changed untouched by {said:?}",
+            );
+        }
         assert!(touched.nodes || before.zones == after.zones, "{said:?}");
         assert!(
             touched.clusters || before.states() == after.states(),
@@ -140,6 +154,34 @@ impl Run {
             .collect()
     }
 
+    /// Compares who has which address with the model.
+    fn check_addresses(&self) {
+        for (ip, address) in &self.picture.addresses {
+            let holders = |holders: &[Holder]| -> Vec<String> {
+                let name = |holder: &Holder| {
+                    let Workload { pod, owner, .. } = &*holder.workload;
+                    format!("{} {pod} {owner:?}", holder.cluster.name)
+                };
+                holders.iter().map(name).collect()
+            };
+            let said = [
+                address.services.iter().map(ToString::to_string).collect(),
+                holders(&address.pods),
+                holders(&address.host_ports),
+                address
+                    .external
+                    .iter()
+                    .map(|workload| workload.name.to_string())
+                    .collect(),
+                holders(&address.remote),
+            ];
+            assert_eq!(said, self.naive.address(*ip), "{ip}");
+        }
+        for (name, profile) in &self.picture.profiles {
+            assert_eq!(profile.as_deref(), self.naive.profile(name), "{name}");
+        }
+    }
+
     /// Compares with the model.
     fn check(&self, query: &Query) -> View {
         let snapshot = self.index.snapshot(&query.service);
@@ -170,6 +212,8 @@ struct Picture {
     snapshots: BTreeMap<ServiceName, ServiceSnapshot>,
     clusters: Vec<ClusterSummary>,
     zones: BTreeMap<String, String>,
+    addresses: BTreeMap<IpAddr, Address>,
+    profiles: BTreeMap<ProfileName, Option<Arc<ProfileFacts>>>,
 }
 
 impl Picture {
@@ -183,6 +227,14 @@ impl Picture {
             snapshots: services().into_iter().map(snapshot).collect(),
             clusters: index.clusters(),
             zones: zones.collect(),
+            addresses: addresses()
+                .into_iter()
+                .map(|ip| (ip, index.address(ip)))
+                .collect(),
+            profiles: profiles()
+                .into_iter()
+                .map(|name| (name.clone(), index.profile(&name).cloned()))
+                .collect(),
         }
     }
 
@@ -198,8 +250,8 @@ impl Picture {
 
     fn text(&self) -> String {
         format!(
-            "{:#?} {:#?} {:?}",
-            self.snapshots, self.clusters, self.zones
+            "{:#?} {:#?} {:?} {:#?} {:#?}",
+            self.snapshots, self.clusters, self.zones, self.addresses, self.profiles
         )
     }
 }
@@ -477,6 +529,7 @@ proptest! {
                 run.hear(change);
             }
             let after = run.check(&query);
+            run.check_addresses();
             check_diff(&before, &after);
             if let Some(last) = &last {
                 check_diff(last, &after);
@@ -486,6 +539,7 @@ proptest! {
         for query in everywhere() {
             run.check(&query);
         }
+        run.check_addresses();
         let dependents = &run.index.dependents;
         let multicluster = run.picture.snapshots.values().any(ServiceSnapshot::is_multicluster);
         assert!(multicluster || dependents.is_empty(), "left over: {dependents:?}");

@@ -4,14 +4,16 @@ mod mentions;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::change::{Kind, Object, ObjectChange, ObjectName};
+use super::claims::{Claim, Claims};
 use super::intern::Interner;
 use super::join::{Chunk, PodsReadable, join};
 use crate::model::{
-    ClusterRole, Membership, NodeFacts, NodeName, ServiceFacts, ServiceName, SliceFacts, SliceName,
-    Zone,
+    ClusterRole, ExternalWorkload, Membership, NodeFacts, NodeName, ProfileFacts, ProfileName,
+    ServiceFacts, ServiceName, SliceFacts, SliceName, Workload, Zone,
 };
 use mentions::{Mention, Mentions, mentions};
 use workloads::{WorkloadName, Workloads};
@@ -27,6 +29,9 @@ pub(super) struct Shard {
     workloads: Workloads,
     mentions: Mentions,
     nodes: HashMap<NodeName, NodeFacts>,
+    /// Who claims which address.
+    claims: Claims,
+    profiles: HashMap<ProfileName, Arc<ProfileFacts>>,
     endpoint_count: usize,
 }
 
@@ -45,6 +50,10 @@ pub(super) struct Outcome {
     pub(super) services: BTreeSet<ServiceName>,
     /// Services whose membership differs: before and after.
     pub(super) memberships: Vec<(ServiceName, Option<Membership>, Option<Membership>)>,
+    /// Addresses of which something differs: who has them, or what is said of those.
+    pub(super) addresses: BTreeSet<IpAddr>,
+    /// ServiceProfiles that differ.
+    pub(super) profiles: BTreeSet<ProfileName>,
     /// Whether zones of Nodes differ.
     pub(super) nodes: bool,
     /// Whether a kind became read or unreadable.
@@ -76,6 +85,8 @@ impl Shard {
             workloads: Workloads::default(),
             mentions: Mentions::default(),
             nodes: HashMap::new(),
+            claims: Claims::default(),
+            profiles: HashMap::new(),
             endpoint_count: 0,
         }
     }
@@ -122,12 +133,54 @@ impl Shard {
             .filter_map(|(name, facts)| Some((name.clone(), facts.zone.clone()?)))
     }
 
+    /// Every address that somebody claims, in no particular order.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.claims.addresses()
+    }
+
+    /// Services that claim an address, in name order.
+    pub(super) fn services_at(&self, ip: IpAddr) -> Box<[ServiceName]> {
+        self.claims.services(ip).cloned().collect()
+    }
+
+    /// Pods that claim an address, be it their own or one with a host port, in name order.
+    pub(super) fn pods_at(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<Workload>> {
+        self.claims
+            .pods(ip)
+            .filter_map(|pod| self.workloads.pod(pod))
+    }
+
+    /// ExternalWorkloads that claim an address, in name order.
+    pub(super) fn external_at(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<ExternalWorkload>> {
+        self.claims
+            .external(ip)
+            .filter_map(|name| self.workloads.external(&name.namespace, &name.name))
+    }
+
+    pub(super) fn profile(&self, name: &ProfileName) -> Option<&Arc<ProfileFacts>> {
+        self.profiles.get(name)
+    }
+
+    pub(super) fn profile_names(&self) -> impl Iterator<Item = &ProfileName> {
+        self.profiles.keys()
+    }
+
     /// The joined slices of a Service, in name order.
     pub(super) fn chunks(&self, service: &ServiceName) -> Arc<[Arc<Chunk>]> {
         self.chunks_by_service
             .get(service)
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// The joined slices of a Service if any endpoint in them has a hostname, in name order.
+    pub(super) fn instances(&self, service: &ServiceName) -> Option<Arc<[Arc<Chunk>]>> {
+        let chunks = self.chunks_by_service.get(service)?;
+        let named = chunks
+            .iter()
+            .flat_map(|chunk| &chunk.facts.endpoints)
+            .any(|endpoint| endpoint.hostname.is_some());
+        named.then(|| Arc::clone(chunks))
     }
 
     /// Takes in what the session says.
@@ -200,6 +253,12 @@ impl Shard {
                 .collect(),
             Kind::EndpointSlice => self.slices.keys().cloned().map(ObjectName::Slice).collect(),
             Kind::Node => self.nodes.keys().cloned().map(ObjectName::Node).collect(),
+            Kind::ServiceProfile => self
+                .profiles
+                .keys()
+                .cloned()
+                .map(ObjectName::Profile)
+                .collect(),
             Kind::Pod | Kind::ReplicaSet | Kind::Job | Kind::ExternalWorkload | Kind::Server => {
                 self.workloads.names(kind)
             }
@@ -220,17 +279,21 @@ impl Shard {
             Object::Pod(name, mut facts) => {
                 interner.pod_facts(&mut facts);
                 let name = interner.pod(&name);
-                let differ = self.workloads.set_pod(name, Some(facts));
-                self.mark_slices_of(&differ, outcome);
+                self.set_workload(&WorkloadName::Pod(name.clone()), outcome, |workloads| {
+                    workloads.set_pod(name, Some(facts))
+                });
             }
             Object::ExternalWorkload(name, mut facts) => {
                 facts.traits = interner.traits(&facts.traits);
-                let differ = self.workloads.set_external(name, Some(facts));
-                self.mark_slices_of(&differ, outcome);
+                self.set_workload(
+                    &WorkloadName::External(name.clone()),
+                    outcome,
+                    |workloads| workloads.set_external(name, Some(facts)),
+                );
             }
             Object::Server(name, facts) => {
                 let differ = self.workloads.set_server(&name, Some(facts));
-                self.mark_slices_of(&differ, outcome);
+                self.mark(&differ, outcome);
             }
             Object::Node(name, facts) => {
                 if self.nodes.get(&name) != Some(&facts) {
@@ -242,7 +305,13 @@ impl Shard {
                 let owner = owner.map(|owner| interner.owner(&owner));
                 let name = interner.owner_name(&name);
                 let differ = self.workloads.set_owner(&name, owner);
-                self.mark_slices_of(&differ, outcome);
+                self.mark(&differ, outcome);
+            }
+            Object::Profile(name, facts) => {
+                if self.profiles.get(&name).map(|known| &**known) != Some(&facts) {
+                    self.profiles.insert(name.clone(), Arc::new(facts));
+                    outcome.profiles.insert(name);
+                }
             }
         }
     }
@@ -253,20 +322,29 @@ impl Shard {
             ObjectName::Slice(name) => self.set_slice(name.clone(), None, outcome),
             ObjectName::Node(name) => outcome.nodes |= self.nodes.remove(name).is_some(),
             ObjectName::Pod(name) => {
-                let differ = self.workloads.set_pod(name.clone(), None);
-                self.mark_slices_of(&differ, outcome);
+                self.set_workload(&WorkloadName::Pod(name.clone()), outcome, |workloads| {
+                    workloads.set_pod(name.clone(), None)
+                });
             }
             ObjectName::Owner(name) => {
                 let differ = self.workloads.remove_owner(name);
-                self.mark_slices_of(&differ, outcome);
+                self.mark(&differ, outcome);
             }
             ObjectName::ExternalWorkload(name) => {
-                let differ = self.workloads.set_external(name.clone(), None);
-                self.mark_slices_of(&differ, outcome);
+                self.set_workload(
+                    &WorkloadName::External(name.clone()),
+                    outcome,
+                    |workloads| workloads.set_external(name.clone(), None),
+                );
             }
             ObjectName::Server(name) => {
                 let differ = self.workloads.set_server(name, None);
-                self.mark_slices_of(&differ, outcome);
+                self.mark(&differ, outcome);
+            }
+            ObjectName::Profile(name) => {
+                if self.profiles.remove(name).is_some() {
+                    outcome.profiles.insert(name.clone());
+                }
             }
         }
     }
@@ -281,12 +359,21 @@ impl Shard {
         if before.map(|facts| &**facts) == facts.as_ref() {
             return;
         }
+        let ips = |facts: Option<&ServiceFacts>| {
+            facts.map_or(Vec::new(), |facts| facts.cluster_ips.to_vec())
+        };
+        let moved = (ips(before.map(|facts| &**facts)), ips(facts.as_ref()));
         let before = before.map(|facts| &facts.membership);
         let after = facts.as_ref().map(|facts| &facts.membership);
         if before != after {
             outcome
                 .memberships
                 .push((name.clone(), before.cloned(), after.cloned()));
+        }
+        if moved.0 != moved.1 {
+            self.claims
+                .replace(&Claim::Service(name.clone()), &moved.0, &moved.1);
+            outcome.addresses.extend(moved.0.into_iter().chain(moved.1));
         }
         match facts {
             Some(facts) => self.services.insert(name.clone(), Arc::new(facts)),
@@ -317,9 +404,30 @@ impl Shard {
         outcome.stale.add(name);
     }
 
-    /// The slices that mention one of these workloads have to be joined again.
-    fn mark_slices_of(&self, workloads: &[WorkloadName], outcome: &mut Outcome) {
+    /// Takes in what a workload says now, and which addresses it claims.
+    fn set_workload(
+        &mut self,
+        name: &WorkloadName,
+        outcome: &mut Outcome,
+        set: impl FnOnce(&mut Workloads) -> Vec<WorkloadName>,
+    ) {
+        let before = self.workloads.claimed_by(name);
+        let differ = set(&mut self.workloads);
+        if differ.is_empty() {
+            return;
+        }
+        let after = self.workloads.claimed_by(name);
+        self.claims.replace(&Claim::from(name), &before, &after);
+        outcome.addresses.extend(before);
+        self.mark(&differ, outcome);
+    }
+
+    /// Something else is said of these workloads now: slices that mention them have to be joined again.
+    fn mark(&self, workloads: &[WorkloadName], outcome: &mut Outcome) {
         for workload in workloads {
+            outcome
+                .addresses
+                .extend(self.workloads.claimed_by(workload));
             let workload = Mention::from(workload);
             for slice in self.mentions.slices_of(workload) {
                 if outcome.stale.contains(slice) {

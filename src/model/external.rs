@@ -28,6 +28,8 @@ pub struct ExternalWorkloadFacts {
     pub owner: Option<Owner>,
     /// Annotation `config.linkerd.io/opaque-ports`, names resolved; `None` if absent.
     pub opaque_ports: Option<PortSet>,
+    /// The numbers in `spec.ports`, in order, without duplicates.
+    pub ports: Box<[u16]>,
     /// The port that is named `linkerd-proxy`; `None` if no port is.
     pub inbound_port: Option<u16>,
     /// Its labels and named ports.

@@ -1,9 +1,10 @@
 //! Services: which ports they have and where their endpoints are looked for.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use super::text::identifier;
-use super::{ClusterName, Text};
+use super::{ClusterName, PortSet, Text};
 
 identifier! {
     /// Name of a Kubernetes namespace.
@@ -88,6 +89,10 @@ pub struct ServiceFacts {
     pub internal_traffic_policy: TrafficPolicy,
     /// Where its endpoints are.
     pub membership: Membership,
+    /// `spec.clusterIPs`, else `spec.clusterIP`; a headless Service has none.
+    pub cluster_ips: Box<[IpAddr]>,
+    /// Annotation `config.linkerd.io/opaque-ports`, names of its ports resolved; `None` if absent.
+    pub opaque_ports: Option<PortSet>,
 }
 
 // === impl ServiceName ===
@@ -105,6 +110,15 @@ impl ServiceName {
 impl fmt::Display for ServiceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+// === impl ServiceFacts ===
+
+impl ServiceFacts {
+    /// Whether clients may ask for a port; the protocol plays no part.
+    pub fn defines(&self, port: u16) -> bool {
+        self.ports.iter().any(|defined| defined.port == port)
     }
 }
 

@@ -49,8 +49,14 @@ pub struct Owner {
 pub struct PodFacts {
     /// `status.podIPs`, else `status.podIP`.
     pub ips: Addresses,
-    /// Phase is `Succeeded` or `Failed`: its address may already be somebody else's.
-    pub finished: bool,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// It has a `deletionTimestamp`.
+    pub terminating: bool,
+    /// `spec.hostNetwork`: its addresses are those of its Node, and it has only its host ports there.
+    pub host_network: bool,
+    /// Where it is reached at its Node; `None` if it has no host port.
+    pub on_host: Option<Box<HostPorts>>,
     /// `spec.nodeName`.
     pub node: Option<NodeName>,
     /// What it has in common with its replicas.
@@ -76,6 +82,27 @@ pub struct PodTemplate {
     pub proxy: ProxyPorts,
     /// Its labels and named ports.
     pub traits: Arc<Traits>,
+}
+
+/// `status.phase` of a Pod, as far as it matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodPhase {
+    /// Not running yet, or nobody knows.
+    #[default]
+    Starting,
+    /// `Running`, ready or not.
+    Running,
+    /// `Succeeded` or `Failed`: its address may already be somebody else's.
+    Finished,
+}
+
+/// The ports of a Node that lead to a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostPorts {
+    /// `status.hostIPs`, else `status.hostIP`.
+    pub ips: Addresses,
+    /// `hostPort` of its containers, in order, without duplicates; never empty.
+    pub ports: Box<[u16]>,
 }
 
 /// Ports read from the environment of a Pod's `linkerd-proxy` container; `None` where they cannot be read.
@@ -153,6 +180,28 @@ impl PodFacts {
     pub fn has_ip(&self, ip: IpAddr) -> bool {
         self.ips.contains(&ip)
     }
+
+    /// Whether it has run for the last time.
+    pub fn is_finished(&self) -> bool {
+        self.phase == PodPhase::Finished
+    }
+
+    /// Whether a port of this address of its Node leads to it.
+    pub fn has_host_port(&self, ip: IpAddr, port: u16) -> bool {
+        self.on_host
+            .as_ref()
+            .is_some_and(|host| host.ips.contains(&ip) && host.ports.contains(&port))
+    }
+
+    /// The addresses at which somebody may reach it, at all ports or at some; with repetitions.
+    pub fn reachable_at(&self) -> impl Iterator<Item = IpAddr> {
+        let own = (!self.host_network).then_some(&self.ips);
+        let host = self.on_host.as_ref().map(|host| &host.ips);
+        own.into_iter()
+            .chain(host)
+            .flat_map(|ips| ips.iter())
+            .copied()
+    }
 }
 
 #[cfg(all(test, target_pointer_width = "64"))]
@@ -164,7 +213,7 @@ mod tests {
     #[test]
     fn endpoints_and_workloads_are_small() {
         assert_eq!(size_of::<Endpoint>(), 80);
-        assert_eq!(size_of::<PodFacts>(), 48);
-        assert_eq!(size_of::<Workload>(), 88);
+        assert_eq!(size_of::<PodFacts>(), 56);
+        assert_eq!(size_of::<Workload>(), 96);
     }
 }

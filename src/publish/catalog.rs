@@ -1,6 +1,7 @@
 //! The read side: which Services there are, and how to follow one.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -9,11 +10,14 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::published::{ViewTable, ViewVersion};
+use super::reader::Reader;
 use super::status::StatusBoard;
+use super::tables::Tables;
 use crate::index::{
-    ClientLocality, ClusterState, ClusterSummary, SelectPolicy, ServiceSnapshot, ViewKey,
+    Address, Chunk, ClientLocality, ClusterState, ClusterSummary, SelectPolicy, ServiceSnapshot,
+    ViewKey,
 };
-use crate::model::{ClusterName, ClusterRole, NodeName, ServiceName, Text, Zone};
+use crate::model::{ClusterName, ClusterRole, NodeName, ServiceFacts, ServiceName, Text, Zone};
 
 /// Services, Nodes and clusters as last published. Cheap to clone; reading never waits for the writer.
 #[derive(Clone, Debug)]
@@ -22,6 +26,7 @@ pub struct Catalog(Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) services: RwLock<HashMap<ServiceName, Arc<Channel>>>,
+    pub(super) tables: Tables,
     pub(super) node_zones: watch::Sender<Arc<HashMap<NodeName, Zone>>>,
     pub(super) clusters: watch::Sender<Arc<[ClusterSummary]>>,
     pub(super) policy: SelectPolicy,
@@ -59,6 +64,7 @@ impl Catalog {
     pub(super) fn new(policy: SelectPolicy, board: StatusBoard) -> Self {
         Self(Arc::new(Shared {
             services: RwLock::default(),
+            tables: Tables::default(),
             node_zones: watch::Sender::default(),
             clusters: watch::Sender::default(),
             policy,
@@ -86,6 +92,29 @@ impl Catalog {
             node_zones: self.0.node_zones.subscribe(),
             catalog: self.clone(),
         })
+    }
+
+    /// A reader that follows whatever it looks at.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.clone())
+    }
+
+    /// The slices of the home cluster that name a Service, whether or not it exists; none if no endpoint in them has a
+    /// hostname.
+    pub fn instances(&self, service: &ServiceName) -> Option<Arc<[Arc<Chunk>]>> {
+        self.0.tables.instances.get(service)
+    }
+
+    /// Who has an address; nobody is the answer for one that nobody has.
+    pub fn address(&self, ip: IpAddr) -> Arc<Address> {
+        self.0.tables.addresses.get(&ip).unwrap_or_default()
+    }
+
+    /// What a Service of the home cluster says, if it is there.
+    pub(super) fn service(&self, name: &ServiceName) -> Option<Arc<ServiceFacts>> {
+        let services = self.0.services.read();
+        let latest = services.get(name)?.latest.borrow();
+        latest.snapshot.facts.clone()
     }
 
     /// The zone of a Node of the home cluster, as far as it is known.
@@ -136,6 +165,11 @@ impl Catalog {
     /// Number of Services of the home cluster, and of those gone that still have readers.
     pub fn service_count(&self) -> usize {
         self.0.services.read().len()
+    }
+
+    /// Number of Services, addresses and ServiceProfiles that readers follow one by one.
+    pub fn followed_count(&self) -> usize {
+        self.0.tables.topics.len()
     }
 
     /// Number of views that are kept for streams to share.

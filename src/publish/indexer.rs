@@ -11,6 +11,7 @@ use super::catalog::{Catalog, Channel, Published};
 use super::published::ViewTable;
 use super::sender::{ChangeReceiver, Received};
 use super::status::StatusBoard;
+use super::tables::Topic;
 use crate::index::{ClusterState, Index, SelectPolicy, ServiceSnapshot, Touched};
 use crate::model::{ClusterName, ClusterRole, ServiceName};
 use crate::readiness::Readiness;
@@ -108,9 +109,14 @@ impl Indexer {
                     changed
                 });
         }
+        let mut news = Vec::new();
         for service in &touched.services {
-            self.publish_service(service);
+            if self.publish_service(service) {
+                news.push(Topic::Service(service.clone()));
+            }
         }
+        self.publish_tables(touched, &mut news);
+        self.catalog.shared().tables.topics.tell(&news);
         if touched.clusters {
             self.publish_clusters();
         } else if touched.sizes {
@@ -118,22 +124,51 @@ impl Indexer {
         }
     }
 
-    fn publish_service(&mut self, service: &ServiceName) {
+    /// Publishes what is looked up rather than followed as a whole, and notes what of it is news.
+    fn publish_tables(&self, touched: &Touched, news: &mut Vec<Topic>) {
+        let tables = &self.catalog.shared().tables;
+        for service in &touched.services {
+            tables.instances.set(service, self.index.instances(service));
+        }
+        for ip in &touched.addresses {
+            let address = self.index.address(*ip);
+            let address = (!address.is_free()).then(|| Arc::new(address));
+            if tables.addresses.get(ip) != address {
+                tables.addresses.set(ip, address);
+                news.push(Topic::Address(*ip));
+            }
+        }
+        for name in &touched.profiles {
+            let profile = self.index.profile(name).cloned();
+            if tables.profiles.get(name) != profile {
+                tables.profiles.set(name, profile);
+                news.push(Topic::Profile(name.clone()));
+            }
+        }
+    }
+
+    /// Publishes what is known of a Service; true if it says something else of itself now.
+    fn publish_service(&mut self, service: &ServiceName) -> bool {
         let snapshot = self.index.snapshot(service);
         let known = self.catalog.shared().services.read().get(service).cloned();
         match known {
             Some(channel) => {
-                if channel.latest.borrow().snapshot.same(&snapshot) {
-                    return;
-                }
+                let facts_differ = {
+                    let before = &channel.latest.borrow().snapshot;
+                    if before.same(&snapshot) {
+                        return false;
+                    }
+                    before.facts != snapshot.facts
+                };
                 let gone = snapshot.facts.is_none();
                 channel.latest.send_replace(self.next(snapshot));
                 channel.views.sweep();
                 if gone {
                     self.catalog.shared().forget(service);
                 }
+                facts_differ
             }
-            None if snapshot.facts.is_none() => {}
+            None if snapshot.facts.is_none() => false,
             None => {
                 let channel = Arc::new(Channel {
                     latest: tokio::sync::watch::Sender::new(self.next(snapshot)),
@@ -144,6 +179,7 @@ impl Indexer {
                     .services
                     .write()
                     .insert(service.clone(), channel);
+                true
             }
         }
     }

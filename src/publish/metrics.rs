@@ -92,6 +92,14 @@ impl Collector for ClusterCollector {
             MetricType::Gauge,
         )?;
         metric.encode_gauge(&views)?;
+        let followed = i64::try_from(self.0.followed_count()).unwrap_or(i64::MAX);
+        let mut metric = encoder.encode_descriptor(
+            "followed",
+            "Services, addresses and ServiceProfiles that profile streams follow now",
+            None,
+            MetricType::Gauge,
+        )?;
+        metric.encode_gauge(&followed)?;
         let services = i64::try_from(self.0.service_count()).unwrap_or(i64::MAX);
         let mut metric = encoder.encode_descriptor(
             "services",

@@ -120,6 +120,9 @@ impl ExternalWorkloadBuilder {
         if name == "linkerd-proxy" {
             self.facts.inbound_port = Some(port);
         }
+        let mut ports = self.facts.ports.into_vec();
+        ports.push(port);
+        self.facts.ports = ports.into();
         self.facts.traits = with_port(&self.facts.traits, name, port);
         self
     }

@@ -6,9 +6,10 @@ use super::external::{with_label, with_port};
 use super::{ip, split};
 use crate::index::{Change, Object};
 use crate::model::{
-    Backing, Conditions, Endpoint, Federation, Membership, MirrorFacts, NodeFacts, Owner,
-    OwnerKind, OwnerName, PodFacts, PodName, PodTemplate, PortSet, ProxyPorts, RemoteService,
-    ServiceFacts, ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, TrafficPolicy, Zone,
+    Backing, Conditions, Endpoint, Federation, HostPorts, Membership, MirrorFacts, NodeFacts,
+    Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate, PortSet, ProfileFacts,
+    ProfileName, ProxyPorts, RemoteService, ServiceFacts, ServiceName, ServicePort, SliceFacts,
+    SliceName, SlicePort, TrafficPolicy, Zone,
 };
 
 /// A Service to be.
@@ -65,12 +66,21 @@ pub fn pod(name: &str) -> PodBuilder {
     let (namespace, name) = split(name);
     PodBuilder {
         name: PodName::new(namespace, name),
-        facts: PodFacts::default(),
+        facts: PodFacts {
+            phase: PodPhase::Running,
+            ..PodFacts::default()
+        },
         template: PodTemplate {
             service_account: "default".into(),
             ..PodTemplate::default()
         },
     }
+}
+
+/// A ServiceProfile: `shop/web.shop.svc.cluster.local`.
+pub fn service_profile(name: &str, facts: ProfileFacts) -> Object {
+    let (namespace, name) = split(name);
+    Object::Profile(ProfileName::new(namespace, name), facts)
 }
 
 /// A Node whose zone is not known.
@@ -126,6 +136,22 @@ impl ServiceBuilder {
     #[must_use]
     pub fn node_local(mut self) -> Self {
         self.facts.internal_traffic_policy = TrafficPolicy::Local;
+        self
+    }
+
+    /// With one more cluster IP.
+    #[must_use]
+    pub fn cluster_ip(mut self, address: &str) -> Self {
+        let mut ips = self.facts.cluster_ips.into_vec();
+        ips.push(ip(address));
+        self.facts.cluster_ips = ips.into();
+        self
+    }
+
+    /// With opaque ports.
+    #[must_use]
+    pub fn opaque(mut self, ports: &str) -> Self {
+        self.facts.opaque_ports = Some(port_set(ports));
         self
     }
 
@@ -409,6 +435,37 @@ impl PodBuilder {
         self
     }
 
+    /// Not running yet.
+    #[must_use]
+    pub fn starting(mut self) -> Self {
+        self.facts.phase = PodPhase::Starting;
+        self
+    }
+
+    /// Asked to go.
+    #[must_use]
+    pub fn terminating(mut self) -> Self {
+        self.facts.terminating = true;
+        self
+    }
+
+    /// In the network of its Node.
+    #[must_use]
+    pub fn in_host_network(mut self) -> Self {
+        self.facts.host_network = true;
+        self
+    }
+
+    /// Reached at a port of its Node's address.
+    #[must_use]
+    pub fn host_port(mut self, address: &str, port: u16) -> Self {
+        self.facts.on_host = Some(Box::new(HostPorts {
+            ips: ip(address).into(),
+            ports: [port].into(),
+        }));
+        self
+    }
+
     /// With a label that Servers select by, `key=value`.
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
@@ -426,7 +483,7 @@ impl PodBuilder {
     /// Succeeded or failed.
     #[must_use]
     pub fn finished(mut self) -> Self {
-        self.facts.finished = true;
+        self.facts.phase = PodPhase::Finished;
         self
     }
 

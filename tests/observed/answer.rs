@@ -6,10 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use linkerd2_proxy_api::destination::{Http2ClientParams, protocol_hint, tls_identity};
+use linkerd2_proxy_api::destination::{
+    Http2ClientParams, WeightedAddr, protocol_hint, tls_identity,
+};
 use serde_json::{Map, Value, json};
 use tonic::Code;
 
+use crate::case::Method;
+use crate::profile;
 use crate::support::subscription::{Endpoint, Folded};
 
 /// A label that we add and the recorded server does not have.
@@ -20,11 +24,15 @@ const OUR_LABEL: &str = "target_cluster";
 pub enum Expected {
     /// Exactly these addresses, with this in each.
     Addresses(BTreeMap<SocketAddr, Content>),
+    /// This profile.
+    Profile(Content),
     /// An error of this kind.
     Error(ErrorClass),
+    /// Whatever comes.
+    Anything,
 }
 
-/// What should be in one address.
+/// What should be in one address, or in a profile.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// This and nothing else.
@@ -47,6 +55,8 @@ pub enum ErrorClass {
 pub enum Actual {
     /// A state.
     State(Arc<Folded>),
+    /// A profile.
+    Profile(Arc<Value>),
     /// An error.
     Error(Code),
     /// Nothing so far.
@@ -57,9 +67,17 @@ pub enum Actual {
 
 impl Expected {
     /// Reads an answer of the recorded server.
-    pub fn recorded(answer: &Value) -> Result<Self> {
+    pub fn recorded(method: Method, answer: &Value) -> Result<Self> {
         if let Some(code) = answer["error"]["code"].as_str() {
             return Ok(Self::Error(ErrorClass::from_name(code)));
+        }
+        if !answer["profile"].is_null() {
+            let profile = profile::normal(&answer["profile"]);
+            return Ok(Self::Profile(Content::All(profile)));
+        }
+        if method == Method::GetProfile {
+            // The recorded server leaves clients of what it does not like without an answer. We never do.
+            return Ok(Self::Anything);
         }
         let mut addresses = BTreeMap::new();
         for (address, content) in answer["addresses"].as_object().into_iter().flatten() {
@@ -76,6 +94,9 @@ impl Expected {
         }
         if let Some(code) = answer["error"].as_str() {
             return Ok(Self::Error(ErrorClass::from_name(code)));
+        }
+        if !answer["profile"].is_null() {
+            return Ok(Self::Profile(Content::Some(answer["profile"].clone())));
         }
         let mut addresses = BTreeMap::new();
         match &answer["addresses"] {
@@ -98,7 +119,16 @@ impl Expected {
     /// How an answer differs, if it does.
     pub fn difference(&self, actual: &Actual) -> Option<String> {
         match (self, actual) {
+            (Self::Anything, _) => None,
             (Self::Error(class), Actual::Error(code)) if *class == ErrorClass::of(*code) => None,
+            (Self::Profile(expected), Actual::Profile(profile)) => {
+                let is_equal = match expected {
+                    Content::All(expected) => *expected == without_our_label(profile),
+                    Content::Some(wanted) => profile::has(profile, wanted),
+                };
+                let difference = || format!("    expected {expected}\n    answered {profile}");
+                (!is_equal).then(difference)
+            }
             (Self::Addresses(expected), Actual::State(state)) => {
                 address_difference(expected, state)
             }
@@ -115,7 +145,9 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Addresses(addresses) => write!(f, "{:?}", addresses.keys()),
+            Self::Profile(content) => write!(f, "the profile {content}"),
             Self::Error(class) => write!(f, "a {class:?} error"),
+            Self::Anything => write!(f, "anything"),
         }
     }
 }
@@ -124,6 +156,7 @@ impl fmt::Display for Actual {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State(state) => write!(f, "{:?}", state.addresses()),
+            Self::Profile(profile) => write!(f, "the profile {profile}"),
             Self::Error(code) => write!(f, "error {code:?}"),
             Self::Silence => write!(f, "nothing"),
         }
@@ -224,13 +257,31 @@ fn merge_labels(recorded: &Value) -> Value {
     content.into()
 }
 
-/// One of our endpoints, in the form of the recordings: fields that are not set are absent.
-fn to_json(endpoint: &Endpoint) -> Value {
-    let mut json = json!({"labels": endpoint.labels});
-    if endpoint.weight() != 0 {
-        json["weight"] = json!(endpoint.weight());
+fn without_our_label(profile: &Value) -> Value {
+    let mut profile = profile.clone();
+    if let Some(labels) = profile
+        .pointer_mut("/endpoint/metric_labels")
+        .and_then(Value::as_object_mut)
+    {
+        labels.remove(OUR_LABEL);
     }
-    if let Some(hint) = &endpoint.content.protocol_hint {
+    profile
+}
+
+/// One of our endpoints, in the form of the recordings.
+fn to_json(endpoint: &Endpoint) -> Value {
+    let mut json = content(&endpoint.content);
+    json["labels"] = json!(endpoint.labels);
+    json
+}
+
+/// All that is said of an address but its labels, in the form of the recordings: fields that are not set are absent.
+pub fn content(address: &WeightedAddr) -> Value {
+    let mut json = json!({});
+    if address.weight != 0 {
+        json["weight"] = json!(address.weight);
+    }
+    if let Some(hint) = &address.protocol_hint {
         let mut text = json!({});
         match hint.protocol {
             Some(protocol_hint::Protocol::H2(_)) => text["h2"] = json!({}),
@@ -242,7 +293,7 @@ fn to_json(endpoint: &Endpoint) -> Value {
         }
         json["protocol_hint"] = text;
     }
-    if let Some(identity) = &endpoint.content.tls_identity {
+    if let Some(identity) = &address.tls_identity {
         let mut text = json!({});
         match &identity.strategy {
             Some(tls_identity::Strategy::DnsLikeIdentity(dns)) => {
@@ -258,10 +309,10 @@ fn to_json(endpoint: &Endpoint) -> Value {
         }
         json["tls_identity"] = text;
     }
-    if let Some(authority) = endpoint.authority_override() {
-        json["authority_override"] = json!({"authority_override": authority});
+    if let Some(authority) = &address.authority_override {
+        json["authority_override"] = json!({"authority_override": authority.authority_override});
     }
-    if let Some(parameters) = &endpoint.content.http2 {
+    if let Some(parameters) = &address.http2 {
         json["http2"] = http2(parameters);
     }
     json
@@ -310,8 +361,9 @@ fn number(key: &str, value: u32) -> Value {
 }
 
 /// An object without the fields that have the value of an absent field.
-fn without_defaults(fields: &[(&str, Value)]) -> Value {
-    let is_default = |value: &Value| value.is_null() || *value == 0 || *value == false;
+pub fn without_defaults(fields: &[(&str, Value)]) -> Value {
+    let is_default =
+        |value: &Value| value.is_null() || *value == 0 || *value == false || *value == "";
     fields
         .iter()
         .filter(|(_, value)| !is_default(value))
@@ -338,7 +390,7 @@ fn parse(address: &str) -> Result<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use linkerd2_proxy_api::destination::{ProtocolHint, WeightedAddr};
+    use linkerd2_proxy_api::destination::ProtocolHint;
 
     use super::*;
 
@@ -377,7 +429,7 @@ mod tests {
             "weight": 10_000,
             "protocol_hint": {"h2": {}},
         });
-        Expected::recorded(&json!({"addresses": {"10.0.0.1:80": content}})).unwrap()
+        Expected::recorded(Method::Get, &json!({"addresses": {"10.0.0.1:80": content}})).unwrap()
     }
 
     fn is_equal(expected: &Expected, actual: &Actual) -> bool {
@@ -423,11 +475,12 @@ mod tests {
 
     #[test]
     fn silence_is_emptiness_and_errors_are_of_two_kinds() {
-        let empty = Expected::recorded(&json!({"silent": true, "addresses": {}})).unwrap();
+        let empty =
+            Expected::recorded(Method::Get, &json!({"silent": true, "addresses": {}})).unwrap();
         assert!(is_equal(&empty, &Actual::Silence));
         assert!(is_equal(&empty, &Actual::State(Arc::default())));
         assert!(!is_equal(&empty, &Actual::Error(Code::NotFound)));
-        let gone = Expected::recorded(&json!({"error": {"code": "UNKNOWN"}})).unwrap();
+        let gone = Expected::recorded(Method::Get, &json!({"error": {"code": "UNKNOWN"}})).unwrap();
         assert!(is_equal(&gone, &Actual::Error(Code::NotFound)));
         assert!(!is_equal(&gone, &Actual::Error(Code::InvalidArgument)));
         assert!(!is_equal(&gone, &Actual::Silence));

@@ -28,13 +28,22 @@ pub struct Case {
 /// One stream.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Request {
-    /// `Get` or `GetProfile`.
-    pub method: String,
+    /// What is called.
+    pub method: Method,
     /// What is asked for.
     pub authority: String,
     /// Who asks.
     #[serde(default)]
     pub token: String,
+}
+
+/// A method of the destination API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Method {
+    /// Endpoints.
+    Get,
+    /// Routing settings.
+    GetProfile,
 }
 
 /// One step, and what should be answered after it.
@@ -116,8 +125,7 @@ impl Case {
     fn load(folder: &Path, name: &str) -> Result<Self> {
         let file: CaseFile = read(&folder.join("case.yaml"))?;
         let recording: Recording = read(&folder.join("observed.yaml"))?;
-        let mut requests = file.requests;
-        requests.retain(|_, request| request.method == "Get");
+        let requests = file.requests;
         let mut steps = Vec::new();
         for (number, (step, recorded)) in (1..).zip(file.steps.into_iter().zip(recording.steps)) {
             let answers = match file.verdict {
@@ -126,9 +134,9 @@ impl Case {
             };
             let mut expected = BTreeMap::new();
             for (request, answer) in answers {
-                if requests.contains_key(&request) {
+                if let Some(Request { method, .. }) = requests.get(&request) {
                     let answer = match file.verdict {
-                        RecordedVerdict::Keep => Expected::recorded(&answer),
+                        RecordedVerdict::Keep => Expected::recorded(*method, &answer),
                         RecordedVerdict::Deviate => Expected::wanted(&answer),
                     };
                     let answer = answer.with_context(|| format!("step {number}, {request}"))?;

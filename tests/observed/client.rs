@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 use tonic::Code;
 
 use crate::answer::Actual;
-use crate::case::Request;
+use crate::case::{Method, Request};
+use crate::profile::to_json;
+use crate::support::profile::ProfileSubscription;
 use crate::support::subscription::{Folded, Outcome, Subscription};
 use crate::support::tributary::Tributary;
 
@@ -17,7 +20,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// One client, with one name to resolve.
 pub struct Client {
     request: Request,
-    stream: Subscription,
+    stream: Stream,
     opened: Instant,
     known: Known,
     /// Since when `known` has been what it is.
@@ -26,11 +29,17 @@ pub struct Client {
     violations: Vec<String>,
 }
 
-/// What is known from streams that are over.
-#[derive(PartialEq)]
+enum Stream {
+    Endpoints(Subscription),
+    Profiles(ProfileSubscription),
+}
+
+/// What is known, from streams that are over or from one that is open.
+#[derive(Clone, PartialEq)]
 enum Known {
     Nothing,
     State(Arc<Folded>),
+    Profile(Arc<Value>),
     Error(Code),
 }
 
@@ -40,7 +49,7 @@ impl Client {
     /// Opens a stream.
     pub fn open(tributary: &Tributary, request: &Request) -> Self {
         Self {
-            stream: tributary.get_with_token(&request.authority, &request.token),
+            stream: Stream::open(tributary, request),
             opened: Instant::now(),
             request: request.clone(),
             known: Known::Nothing,
@@ -63,27 +72,27 @@ impl Client {
             self.known_since = self.stream.quiet_since();
         }
         self.violations.append(&mut self.stream.violations());
-        self.stream = tributary.get_with_token(&self.request.authority, &self.request.token);
+        self.stream = Stream::open(tributary, &self.request);
         self.opened = Instant::now();
     }
 
     /// What it knows now. `patience` is how long a new stream may take to say something before it counts as silent.
     pub fn answer(&self, patience: Duration) -> Actual {
-        if let Some(outcome) = self.stream.outcome() {
-            return match self.knows_after(&outcome) {
-                Known::Nothing => Actual::Silence,
-                Known::State(state) => Actual::State(state),
-                Known::Error(code) => Actual::Error(code),
-            };
-        }
-        let state = self.stream.now();
-        if state.answered {
-            return Actual::State(state);
-        }
-        match &self.known {
-            Known::State(known) => Actual::State(known.clone()),
-            Known::Error(code) if self.opened.elapsed() < patience => Actual::Error(*code),
-            Known::Error(_) | Known::Nothing => Actual::Silence,
+        let known = match self.stream.outcome() {
+            Some(outcome) => self.knows_after(&outcome),
+            None => match (self.stream.said(), &self.known) {
+                (Known::Nothing, Known::Error(_)) if self.opened.elapsed() >= patience => {
+                    Known::Nothing
+                }
+                (Known::Nothing, known) => known.clone(),
+                (said, _) => said,
+            },
+        };
+        match known {
+            Known::Nothing => Actual::Silence,
+            Known::State(state) => Actual::State(state),
+            Known::Profile(profile) => Actual::Profile(profile),
+            Known::Error(code) => Actual::Error(code),
         }
     }
 
@@ -91,7 +100,7 @@ impl Client {
     pub fn quiet_since(&self) -> Instant {
         let is_news = match self.stream.outcome() {
             Some(outcome) => self.knows_after(&outcome) != self.known,
-            None => self.stream.now().answered,
+            None => self.stream.said() != Known::Nothing,
         };
         if is_news {
             self.stream.quiet_since()
@@ -108,13 +117,9 @@ impl Client {
     }
 
     fn knows_after(&self, outcome: &Outcome) -> Known {
-        let state = self.stream.now();
-        let last = if state.answered {
-            Some(state)
-        } else if let Known::State(known) = &self.known {
-            Some(known.clone())
-        } else {
-            None
+        let last = match (self.stream.said(), &self.known) {
+            (Known::Nothing, Known::State(_) | Known::Profile(_)) => self.known.clone(),
+            (said, _) => said,
         };
         match (outcome, last) {
             (Outcome::Failed(code, _), _)
@@ -122,10 +127,65 @@ impl Client {
             {
                 Known::Error(*code)
             }
-            (_, Some(last)) if !last.endpoints.is_empty() => Known::State(last),
+            (_, Known::State(last)) if !last.endpoints.is_empty() => Known::State(last),
+            (_, Known::Profile(last)) => Known::Profile(last),
             (Outcome::Failed(code, _), _) => Known::Error(*code),
-            (Outcome::Ended, Some(last)) => Known::State(last),
-            (Outcome::Ended, None) => Known::Nothing,
+            (Outcome::Ended, last) => last,
+        }
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    fn open(tributary: &Tributary, request: &Request) -> Self {
+        let Request {
+            method,
+            authority,
+            token,
+        } = request;
+        match method {
+            Method::Get => Self::Endpoints(tributary.get_with_token(authority, token)),
+            Method::GetProfile => Self::Profiles(tributary.get_profile(authority, token)),
+        }
+    }
+
+    /// What it has said, which is never an error.
+    fn said(&self) -> Known {
+        match self {
+            Self::Endpoints(stream) => {
+                let state = stream.now();
+                if state.answered {
+                    Known::State(state)
+                } else {
+                    Known::Nothing
+                }
+            }
+            Self::Profiles(stream) => match stream.now() {
+                Some(profile) => Known::Profile(Arc::new(to_json(&profile))),
+                None => Known::Nothing,
+            },
+        }
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Endpoints(stream) => stream.outcome(),
+            Self::Profiles(stream) => stream.outcome(),
+        }
+    }
+
+    fn quiet_since(&self) -> Instant {
+        match self {
+            Self::Endpoints(stream) => stream.quiet_since(),
+            Self::Profiles(stream) => stream.quiet_since(),
+        }
+    }
+
+    fn violations(&self) -> Vec<String> {
+        match self {
+            Self::Endpoints(stream) => stream.violations(),
+            Self::Profiles(stream) => stream.violations(),
         }
     }
 }

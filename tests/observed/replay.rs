@@ -37,6 +37,9 @@ const ARGUMENTS: [(&str, &str); 5] = [
     ),
 ];
 
+/// Services of the home cluster have recorded addresses in `10.96.0.0/16` and `fd00:96::/112`.
+const RECORDED_RANGE: u8 = 96;
+
 /// An address that stands for a cluster which cannot be reached.
 const UNREACHABLE: &str = "https://127.0.0.1:1";
 
@@ -54,9 +57,16 @@ pub struct Stage {
 impl Stage {
     /// Starts the clusters.
     pub async fn start(lane: usize) -> Result<Self> {
-        let names = ["west", "east", "rogue"].map(|name| format!("{name}-{lane}"));
-        let [west, east, rogue] =
-            Cluster::start_all([names[0].as_str(), &names[1], &names[2]]).await?;
+        let start = async |name: &str, number: u8| {
+            let name = format!("{name}-{lane}");
+            Cluster::start_numbered(&name, number).await.map(Arc::new)
+        };
+        let (west, east, rogue) = futures::future::try_join3(
+            start("west", RECORDED_RANGE),
+            start("east", RECORDED_RANGE + 1),
+            start("rogue", RECORDED_RANGE + 2),
+        )
+        .await?;
         let mut substitutions = vec![(
             "https://down.api.invalid:6443".to_owned(),
             UNREACHABLE.to_owned(),

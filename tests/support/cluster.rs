@@ -54,7 +54,11 @@ impl Cluster {
     /// Starts a cluster and waits until its API server is ready. Several may start at the same time.
     pub async fn start(name: &str) -> Result<Self> {
         static NUMBERS: AtomicU8 = AtomicU8::new(96);
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self::start_numbered(name, NUMBERS.fetch_add(1, Ordering::Relaxed)).await
+    }
+
+    /// Starts a cluster with that number in its Service address ranges, whether or not another one has it.
+    pub async fn start_numbered(name: &str, number: u8) -> Result<Self> {
         let folder = scratch_folder(name)?;
         let path = folder.path();
         std::fs::write(

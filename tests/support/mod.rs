@@ -9,7 +9,8 @@
 //! - [`connect_proxy::ConnectProxy`]: a proxy that clients have to ask for a way to it;
 //! - [`manifests::Manifests`]: files in place of clusters, for tests that need no API server;
 //! - [`tributary::Tributary`]: the product's own binary;
-//! - [`subscription::Subscription`]: a client made from Linkerd's published protocol, independent of the product's code.
+//! - [`subscription::Subscription`] and [`profile::ProfileSubscription`]: clients made from Linkerd's published protocol,
+//!   independent of the product's code.
 //!
 //! Nothing here sleeps for a fixed time and hopes; [`wait_for`] polls until a state is there or a generous deadline has passed.
 
@@ -31,6 +32,7 @@ pub mod objects;
 pub mod peers;
 pub mod pki;
 pub mod process;
+pub mod profile;
 pub mod rbac;
 pub mod services;
 pub mod subscription;

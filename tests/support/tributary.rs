@@ -12,6 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 use super::cluster::Cluster;
 use super::peers::free_port;
 use super::process::{Process, Signal};
+use super::profile::ProfileSubscription;
 use super::subscription::Subscription;
 use super::{http, scratch_folder, wait_for};
 
@@ -165,6 +166,11 @@ impl Tributary {
             .find_map(|line| line.strip_prefix("VmRSS:"))
             .with_context(|| format!("no VmRSS in {file}"))?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
+    /// Opens a stream of profiles for an authority, with a context token.
+    pub fn get_profile(&self, authority: &str, token: &str) -> ProfileSubscription {
+        ProfileSubscription::open(self.address, authority, token, Some(self.process.clone()))
     }
 
     /// What `/metrics` says.

@@ -45,7 +45,13 @@ fn errors_are_trailers_only() {
             (GET, name("nameless"), Code::FailedPrecondition),
             (GET, "web".to_owned(), Code::InvalidArgument),
             (GET, "10.1.0.1:80".to_owned(), Code::InvalidArgument),
-            (&profile, name("web"), Code::Unimplemented),
+            (&profile, name("missing"), Code::NotFound),
+            (&profile, "web".to_owned(), Code::InvalidArgument),
+            (
+                &profile,
+                "web-0.missing.shop.svc.cluster.local:80".to_owned(),
+                Code::NotFound,
+            ),
             ("/no.such.Service/Method", name("web"), Code::Unimplemented),
         ] {
             let refusal = refused(&raw, method, &authority).await?;

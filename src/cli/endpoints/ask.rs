@@ -1,60 +1,24 @@
 //! The conversation with a server.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use super::fold::Folded;
 use super::report::Report;
+use crate::cli::server::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, AskError, connect, refused};
 use crate::config::EndpointsQuery;
 use crate::proto::destination::destination_client::DestinationClient;
 use crate::proto::destination::{GetDestination, Update};
 use crate::proto::tributary_v1::introspection_client::IntrospectionClient;
 use crate::proto::tributary_v1::{EndpointsSnapshot, WatchEndpointsRequest};
 
-/// How long to wait for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait for a first answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to listen to a server whose first answer comes in pieces, or not at all if it is empty.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a pause says that no more pieces come.
 const FOLD_PAUSE: Duration = Duration::from_millis(500);
-/// How often an idle connection is tested by the kernel. Pings of HTTP/2 would be more than some servers put up with.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
-/// Largest answer that is accepted: a Service of some 100,000 endpoints.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum AskError {
-    /// There is no connection.
-    #[error("cannot connect to {server}")]
-    Connect {
-        /// The server.
-        server: String,
-        /// What the network says.
-        #[source]
-        source: tonic::transport::Error,
-    },
-    /// The server connects but says nothing.
-    #[error("{server} accepted the question but did not answer within {}s", ANSWER_TIMEOUT.as_secs())]
-    Silent {
-        /// The server.
-        server: String,
-    },
-    /// The server says no.
-    #[error("{server} refused")]
-    Refused {
-        /// The server.
-        server: String,
-        /// Why.
-        status: Box<Status>,
-    },
-}
 
 /// A stream of answers, each replacing the one before.
 pub(super) struct Answers {
@@ -82,17 +46,7 @@ impl Answers {
     /// Connects to a server and asks.
     pub(super) async fn open(query: &EndpointsQuery) -> Result<Self, AskError> {
         let server = query.server.clone();
-        let connect = |source| AskError::Connect {
-            server: server.clone(),
-            source,
-        };
-        let channel = Endpoint::from_shared(format!("http://{server}"))
-            .map_err(connect)?
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_keepalive(Some(TCP_KEEPALIVE))
-            .connect()
-            .await
-            .map_err(connect)?;
+        let channel = connect(&server).await?;
         let request = WatchEndpointsRequest {
             authority: query.authority.clone(),
             context_token: query.context_token.clone(),
@@ -182,27 +136,5 @@ impl Get {
         };
         self.folded.apply(update);
         Ok(Some(self.folded.report(&self.query.authority)))
-    }
-}
-
-// === impl AskError ===
-
-impl AskError {
-    /// The last of the causes: what the network said, without the layers above it.
-    pub(super) fn root(&self) -> String {
-        let mut cause = self.source();
-        let mut text = String::new();
-        while let Some(error) = cause {
-            text = error.to_string();
-            cause = error.source();
-        }
-        text
-    }
-}
-
-fn refused(server: &str, status: Status) -> AskError {
-    AskError::Refused {
-        server: server.to_owned(),
-        status: Box::new(status),
     }
 }

@@ -12,11 +12,18 @@ use super::client::Client;
 /// Counters of the destination API.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
+    pub(super) get: MethodMetrics,
+    pub(super) get_profile: MethodMetrics,
+    bad_tokens: Counter,
+}
+
+/// Counters of one method.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MethodMetrics {
     requests: Family<Outcome, Counter>,
     open: Gauge,
     messages: Counter,
     bytes: Counter,
-    bad_tokens: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,7 +34,7 @@ struct Outcome {
 /// One stream, counted for as long as it lives.
 #[derive(Debug)]
 pub(super) struct OpenStream {
-    metrics: Metrics,
+    metrics: MethodMetrics,
     client: Client,
 }
 
@@ -36,31 +43,55 @@ pub(super) struct OpenStream {
 impl Metrics {
     /// Registers the counters.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "get_requests",
-            "Get requests by the status they were answered with; OK when the stream began",
-            metrics.requests.clone(),
-        );
-        registry.register(
-            "get_streams_open",
-            "Get streams open now",
-            metrics.open.clone(),
-        );
-        registry.register(
-            "get_messages_sent",
-            "Messages handed to Get streams",
-            metrics.messages.clone(),
-        );
-        registry.register(
-            "get_bytes_sent",
-            "Bytes handed to Get streams",
-            metrics.bytes.clone(),
-        );
+        let metrics = Self {
+            get: MethodMetrics::register(registry, "get", "Get"),
+            get_profile: MethodMetrics::register(registry, "get_profile", "GetProfile"),
+            bad_tokens: Counter::default(),
+        };
         registry.register(
             "bad_context_tokens",
             "Context tokens that could not be read, or not all of them",
             metrics.bad_tokens.clone(),
+        );
+        metrics
+    }
+
+    pub(super) fn bad_token(&self) {
+        self.bad_tokens.inc();
+    }
+
+    /// Number of open streams.
+    pub(super) fn open_count(&self) -> i64 {
+        self.get.open.get() + self.get_profile.open.get()
+    }
+}
+
+// === impl MethodMetrics ===
+
+impl MethodMetrics {
+    fn register(registry: &mut Registry, prefix: &str, method: &str) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            format!("{prefix}_requests"),
+            format!(
+                "{method} requests by the status they were answered with; OK when the stream began"
+            ),
+            metrics.requests.clone(),
+        );
+        registry.register(
+            format!("{prefix}_streams_open"),
+            format!("{method} streams open now"),
+            metrics.open.clone(),
+        );
+        registry.register(
+            format!("{prefix}_messages_sent"),
+            format!("Messages handed to {method} streams"),
+            metrics.messages.clone(),
+        );
+        registry.register(
+            format!("{prefix}_bytes_sent"),
+            format!("Bytes handed to {method} streams"),
+            metrics.bytes.clone(),
         );
         metrics
     }
@@ -70,21 +101,12 @@ impl Metrics {
         self.requests.get_or_create(&Outcome { code }).inc();
     }
 
-    pub(super) fn bad_token(&self) {
-        self.bad_tokens.inc();
-    }
-
     pub(super) fn open(&self, client: Client) -> OpenStream {
         self.open.inc();
         OpenStream {
             metrics: self.clone(),
             client,
         }
-    }
-
-    /// Number of open streams.
-    pub(super) fn open_count(&self) -> i64 {
-        self.open.get()
     }
 }
 

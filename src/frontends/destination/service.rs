@@ -19,11 +19,12 @@ use tracing::{debug, warn};
 
 use super::client::{Client, shortened};
 use super::dispatch::Refusal;
-use super::metrics::Metrics;
+use super::metrics::{MethodMetrics, Metrics};
+use super::profile::{self, Asked, NoProfile, Profiles};
 use super::stream::{self, Ending, NotOpened};
 use super::token::{ContextToken, TokenError};
 use super::translate::{PREFIX_LEN, Translation};
-use crate::model::{Authority, Host, NodeName};
+use crate::model::{Authority, Host, Namespace, NodeName};
 use crate::proto::destination::GetDestination;
 use crate::publish::Catalog;
 
@@ -45,7 +46,7 @@ pub struct Settings {
     pub translation: Translation,
 }
 
-/// Serves `Get`. Cheap to clone.
+/// Serves `Get` and `GetProfile`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Destination(Arc<Inner>);
 
@@ -54,6 +55,7 @@ struct Inner {
     catalog: Catalog,
     settings: Settings,
     translation: Arc<Translation>,
+    profiles: Profiles,
     metrics: Metrics,
     shutdown: CancellationToken,
 }
@@ -71,50 +73,69 @@ impl Destination {
         shutdown: CancellationToken,
     ) -> Self {
         let translation = Arc::new(settings.translation.clone());
+        let profiles = Profiles::new(
+            catalog.clone(),
+            Arc::clone(&translation),
+            &settings.cluster_domain,
+        );
         Self(Arc::new(Inner {
             catalog,
             settings,
             translation,
+            profiles,
             metrics,
             shutdown,
         }))
     }
 
-    async fn get(&self, request: Request<GetDestination>) -> Result<Response<Frames>, Status> {
+    async fn answer(
+        &self,
+        method: Method,
+        request: Request<GetDestination>,
+    ) -> Result<Response<Frames>, Status> {
         let peer = request.remote_addr();
         let get = request.into_inner();
         let token = read_token(&get.context_token);
         let client = Client::new(&token.0, peer, &get.path);
-        let result = self.open(&get, token, client.clone()).await;
+        let result = self.open(method, &get, token, client.clone()).await;
         let code = result
             .as_ref()
             .map_or_else(Status::code, |_| tonic::Code::Ok);
-        self.0.metrics.answered(code);
-        if let Err(status) = &result {
-            debug!(
+        self.metrics(method).answered(code);
+        match &result {
+            Ok(_) => debug!(
+                ?method,
+                client = &*client.name,
+                authority = &*client.authority,
+                age_seconds = client.age_seconds(),
+                "stream begins"
+            ),
+            Err(status) => debug!(
+                ?method,
                 client = &*client.name,
                 authority = &*client.authority,
                 age_seconds = client.age_seconds(),
                 ?code,
                 reason = status.message(),
-                "get refused"
-            );
+                "request refused"
+            ),
         }
         result.map(Response::new)
     }
 
+    /// Opens a stream, if there may be one more and what is asked for can be answered.
     async fn open(
         &self,
+        method: Method,
         get: &GetDestination,
         (token, bad_token): (ContextToken, Option<TokenError>),
         client: Client,
     ) -> Result<Frames, Status> {
         let Inner {
-            catalog,
             settings,
-            translation,
             metrics,
             shutdown,
+            ..
         } = &*self.0;
         if shutdown.is_cancelled() {
             return Err(Status::unavailable("shutting down"));
@@ -125,7 +146,7 @@ impl Destination {
                 "{streams_max} streams are open, which is the limit"
             )));
         }
-        let request = self.parse(get, &token)?;
+        let authority = self.parse(method, get)?;
         if let Some(error) = bad_token {
             metrics.bad_token();
             warn!(
@@ -135,21 +156,78 @@ impl Destination {
                 "context token ignored"
             );
         }
-        let opened = stream::open(request, catalog, settings.startup_grace, shutdown)
+        match method {
+            Method::Get => self.get(authority, token, client).await,
+            Method::GetProfile => {
+                let fqn = host_of(&get.path);
+                self.get_profile(authority, fqn, token, client).await
+            }
+        }
+    }
+
+    async fn get(
+        &self,
+        authority: Authority,
+        token: ContextToken,
+        client: Client,
+    ) -> Result<Frames, Status> {
+        let inner = &*self.0;
+        let Host::Service { service, instance } = authority.host else {
+            return Err(Status::internal("parsed what cannot be looked up"));
+        };
+        let node = token.node.filter(|node| !node.is_empty());
+        let request = stream::Request {
+            service,
+            instance,
+            port: authority.port,
+            node: node.map(NodeName::from),
+        };
+        let grace = inner.settings.startup_grace;
+        let opened = stream::open(request, &inner.catalog, grace, &inner.shutdown)
             .await
             .map_err(|error| status(&error))?;
-        debug!(
-            client = &*client.name,
-            authority = &*client.authority,
-            age_seconds = client.age_seconds(),
-            "stream begins"
-        );
-        let ending = Ending::new(shutdown.clone(), settings.drain);
-        let frames = opened.run(Arc::clone(translation), ending, metrics.open(client));
+        let translation = Arc::clone(&inner.translation);
+        let open_stream = inner.metrics.get.open(client);
+        let frames = opened.run(translation, self.ending(), open_stream);
         Ok(Box::pin(frames.map(Ok)))
     }
 
-    fn parse(&self, get: &GetDestination, token: &ContextToken) -> Result<stream::Request, Status> {
+    async fn get_profile(
+        &self,
+        authority: Authority,
+        fqn: &str,
+        token: ContextToken,
+        client: Client,
+    ) -> Result<Frames, Status> {
+        let inner = &*self.0;
+        let asked = match authority.host {
+            Host::Ip(ip) => Asked::Address(ip),
+            Host::Service {
+                service,
+                instance: Some(instance),
+            } => Asked::Instance(service, instance),
+            Host::Service {
+                service,
+                instance: None,
+            } => Asked::Service(service, fqn.into()),
+        };
+        let namespace = token.namespace.filter(|namespace| !namespace.is_empty());
+        let request = profile::Request {
+            asked,
+            port: authority.port,
+            namespace: namespace.map(Namespace::from),
+        };
+        let opened = inner
+            .profiles
+            .open(request, inner.settings.startup_grace, &inner.shutdown)
+            .await
+            .map_err(|error| profile_status(&error))?;
+        let open_stream = inner.metrics.get_profile.open(client);
+        let frames = opened.run(self.ending(), open_stream);
+        Ok(Box::pin(frames.map(Ok)))
+    }
+
+    fn parse(&self, method: Method, get: &GetDestination) -> Result<Authority, Status> {
         if get.path.len() > TEXT_LEN_MAX {
             return Err(Status::invalid_argument(format!(
                 "invalid authority: longer than {TEXT_LEN_MAX} bytes"
@@ -161,19 +239,37 @@ impl Destination {
         };
         let authority = Authority::parse(&get.path, &self.0.settings.cluster_domain)
             .map_err(|error| invalid(&error))?;
-        let Host::Service { service, instance } = authority.host else {
-            return Err(invalid(&"IP addresses cannot be looked up by Get"));
-        };
-        Ok(stream::Request {
-            service,
-            instance,
-            port: authority.port,
-            node: token
-                .node
-                .as_deref()
-                .filter(|node| !node.is_empty())
-                .map(NodeName::from),
-        })
+        match (method, &authority.host) {
+            (Method::Get, Host::Ip(_)) => Err(invalid(&"IP addresses cannot be looked up by Get")),
+            _ => Ok(authority),
+        }
+    }
+
+    fn ending(&self) -> Ending {
+        Ending::new(self.0.shutdown.clone(), self.0.settings.drain)
+    }
+
+    fn metrics(&self, method: Method) -> &MethodMetrics {
+        match method {
+            Method::Get => &self.0.metrics.get,
+            Method::GetProfile => &self.0.metrics.get_profile,
+        }
+    }
+}
+
+/// The host of an authority that has been parsed, as it is written, without port and brackets.
+fn host_of(path: &str) -> &str {
+    let host = path.rsplit_once(':').map_or(path, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn profile_status(error: &NoProfile) -> Status {
+    match error {
+        NoProfile::NotOpened(error) => status(error),
+        NoProfile::NoSuchInstance(..) | NoProfile::InstanceUnknown(..) => {
+            Status::not_found(error.to_string())
+        }
+        NoProfile::Conflict(..) => Status::failed_precondition(error.to_string()),
     }
 }
 
@@ -216,39 +312,54 @@ impl tower::Service<http::Request<Body>> for Destination {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let method = Get(self.clone());
+        let method = match request.uri().path() {
+            "/io.linkerd.proxy.destination.Destination/Get" => Some(Method::Get),
+            "/io.linkerd.proxy.destination.Destination/GetProfile" => Some(Method::GetProfile),
+            _ => None,
+        };
+        let service = self.clone();
         Box::pin(async move {
-            Ok(match request.uri().path() {
-                "/io.linkerd.proxy.destination.Destination/Get" => {
-                    tonic::server::Grpc::new(GetCodec)
-                        .server_streaming(method, request)
+            Ok(match method {
+                Some(method) => {
+                    tonic::server::Grpc::new(SharedCodec)
+                        .server_streaming(Call { service, method }, request)
                         .await
                 }
-                _ => Status::unimplemented("this server answers Get only").into_http(),
+                None => Status::unimplemented("there is no such method").into_http(),
             })
         })
     }
 }
 
-#[derive(Debug)]
-struct Get(Destination);
+/// A method of the destination API.
+#[derive(Clone, Copy, Debug)]
+enum Method {
+    Get,
+    GetProfile,
+}
 
-impl ServerStreamingService<GetDestination> for Get {
+#[derive(Debug)]
+struct Call {
+    service: Destination,
+    method: Method,
+}
+
+impl ServerStreamingService<GetDestination> for Call {
     type Response = Bytes;
     type ResponseStream = Frames;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Frames>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<GetDestination>) -> Self::Future {
-        let service = self.0.clone();
-        Box::pin(async move { service.get(request).await })
+        let (service, method) = (self.service.clone(), self.method);
+        Box::pin(async move { service.answer(method, request).await })
     }
 }
 
 /// Requests are decoded; responses are already encoded, and shared by many streams.
 #[derive(Clone, Copy, Debug, Default)]
-struct GetCodec;
+struct SharedCodec;
 
-impl Codec for GetCodec {
+impl Codec for SharedCodec {
     type Encode = Bytes;
     type Decode = GetDestination;
     type Encoder = Self;
@@ -263,7 +374,7 @@ impl Codec for GetCodec {
     }
 }
 
-impl Encoder for GetCodec {
+impl Encoder for SharedCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -274,7 +385,7 @@ impl Encoder for GetCodec {
     }
 }
 
-impl Decoder for GetCodec {
+impl Decoder for SharedCodec {
     type Item = GetDestination;
     type Error = Status;
 

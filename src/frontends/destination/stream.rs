@@ -70,13 +70,7 @@ pub(super) async fn open(
     shutdown: &CancellationToken,
 ) -> Result<Opened, NotOpened> {
     let patience = Instant::now() + grace;
-    if !catalog.is_home_synced() {
-        tokio::select! {
-            () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
-            () = tokio::time::sleep_until(patience) => return Err(NotOpened::HomeNotSynced),
-            () = catalog.home_synced() => {}
-        }
-    }
+    home_known(catalog, patience, shutdown).await?;
     let Some(mut subscription) = catalog.subscribe(&request.service) else {
         return Err(Refusal::ServiceNotFound(request.service).into());
     };
@@ -109,6 +103,22 @@ pub(super) async fn open(
                 });
             }
         }
+    }
+}
+
+/// Waits until the home cluster has been read, but not longer than until `patience`.
+pub(super) async fn home_known(
+    catalog: &Catalog,
+    patience: Instant,
+    shutdown: &CancellationToken,
+) -> Result<(), NotOpened> {
+    if catalog.is_home_synced() {
+        return Ok(());
+    }
+    tokio::select! {
+        () = shutdown.cancelled() => Err(NotOpened::ShuttingDown),
+        () = tokio::time::sleep_until(patience) => Err(NotOpened::HomeNotSynced),
+        () = catalog.home_synced() => Ok(()),
     }
 }
 
@@ -152,7 +162,7 @@ impl Ending {
     }
 
     /// Resolves when the stream has to end. May be dropped and called again.
-    async fn ended(&mut self) {
+    pub(super) async fn ended(&mut self) {
         self.shutdown.cancelled().await;
         let at = *self.at.get_or_insert_with(|| Instant::now() + self.delay);
         tokio::time::sleep_until(at).await;

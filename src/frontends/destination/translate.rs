@@ -18,11 +18,11 @@ const MESSAGE_BYTES_MAX: usize = 3_500_000;
 /// Length of what gRPC puts before each message.
 pub(super) const PREFIX_LEN: usize = 5;
 /// Weight of every endpoint that is not weighted otherwise.
-const WEIGHT: u32 = 10_000;
+pub(super) const WEIGHT: u32 = 10_000;
 /// Weight of endpoints in the client's own zone, where zones are weighted.
 const LOCAL_ZONE_WEIGHT: u32 = 100_000;
 
-type Labels = BTreeMap<String, String>;
+pub(super) type Labels = BTreeMap<String, String>;
 
 /// Settings that decide what is said of an endpoint.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Translation {
         if add.is_empty() && after.endpoints.is_empty() && (before.is_none() || !remove.is_empty())
         {
             let exists = after.exists;
-            return vec![frame(pb::update::Update::NoEndpoints(pb::NoEndpoints {
+            return vec![update(pb::update::Update::NoEndpoints(pb::NoEndpoints {
                 exists,
             }))];
         }
@@ -66,11 +66,11 @@ impl Translation {
         let mut frames = Vec::new();
         frames.extend(
             split(add, size_max)
-                .map(|part| frame(pb::update::Update::Add(weighted_addr_set(part)))),
+                .map(|part| update(pb::update::Update::Add(weighted_addr_set(part)))),
         );
         frames.extend(split(remove.clone(), |_| 32).map(|part| {
             let addrs = part.into_iter().map(tcp_address).collect();
-            frame(pb::update::Update::Remove(pb::AddrSet { addrs }))
+            update(pb::update::Update::Remove(pb::AddrSet { addrs }))
         }));
         frames
     }
@@ -113,7 +113,7 @@ impl Translation {
     }
 }
 
-fn protocol_hint(mesh: &Mesh) -> pb::ProtocolHint {
+pub(super) fn protocol_hint(mesh: &Mesh) -> pb::ProtocolHint {
     use pb::protocol_hint::{H2, Opaque, OpaqueTransport, Protocol as Hint};
     pb::ProtocolHint {
         protocol: match mesh.protocol {
@@ -127,7 +127,7 @@ fn protocol_hint(mesh: &Mesh) -> pb::ProtocolHint {
     }
 }
 
-fn tls_identity(identity: Identity) -> pb::TlsIdentity {
+pub(super) fn tls_identity(identity: Identity) -> pb::TlsIdentity {
     use pb::tls_identity::{DnsLikeIdentity, Strategy, UriLikeIdentity};
     let name = identity.name;
     pb::TlsIdentity {
@@ -202,7 +202,7 @@ fn mirrored_cluster(slice: &SliceFacts) -> Option<&Text> {
     mirror?.cluster.as_ref()
 }
 
-fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
+pub(super) fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
     let template = &workload.facts.template;
     let mut labels = Labels::from([
         ("pod".to_owned(), workload.pod.name.to_string()),
@@ -228,7 +228,7 @@ fn pod_labels(workload: &Workload, zone: Option<&Zone>) -> Labels {
     labels
 }
 
-fn external_labels(workload: &ExternalWorkload, zone: Option<&Zone>) -> Labels {
+pub(super) fn external_labels(workload: &ExternalWorkload, zone: Option<&Zone>) -> Labels {
     let mut labels = Labels::from([
         (
             "external_workload".to_owned(),
@@ -247,7 +247,7 @@ fn zone_label(zone: Option<&Zone>) -> (String, String) {
     ("zone".to_owned(), zone)
 }
 
-fn tcp_address(socket: SocketAddr) -> net::TcpAddress {
+pub(super) fn tcp_address(socket: SocketAddr) -> net::TcpAddress {
     let ip = match socket.ip() {
         IpAddr::V4(ip) => net::ip_address::Ip::Ipv4(ip.to_bits()),
         IpAddr::V6(ip) => {
@@ -296,16 +296,19 @@ fn split<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> impl Iterator<Item = V
 }
 
 /// A message as it goes over the wire: flag, length, bytes.
-fn frame(update: pb::update::Update) -> Bytes {
-    let update = pb::Update {
-        update: Some(update),
-    };
-    let len = update.encoded_len();
+pub(super) fn frame(message: &impl Message) -> Bytes {
+    let len = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(PREFIX_LEN + len);
     bytes.put_u8(0);
     bytes.put_u32(u32::try_from(len).unwrap_or(u32::MAX));
-    bytes.put(update.encode_to_vec().as_slice());
+    bytes.put(message.encode_to_vec().as_slice());
     bytes.freeze()
+}
+
+fn update(update: pb::update::Update) -> Bytes {
+    frame(&pb::Update {
+        update: Some(update),
+    })
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use proptest::sample::select;
 use crate::index::{Kind, Object};
 use crate::model::{
     Backing, Condition, Conditions, Endpoint, ExternalWorkloadFacts, ExternalWorkloadName,
-    Federation, Membership, MirrorFacts, NamedPort, NodeFacts, NodeName, Owner, OwnerKind,
-    OwnerName, PodFacts, PodName, PodTemplate, PortSet, ProxyPorts, RemoteService, Requirement,
-    Selector, ServerFacts, ServerName, ServerPort, ServiceFacts, ServiceName, ServicePort,
-    SliceFacts, SliceName, SlicePort, Text, TrafficPolicy, Traits, Zone,
+    Federation, HostPorts, Membership, MirrorFacts, NamedPort, NodeFacts, NodeName, Override,
+    Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate, PortSet, ProfileFacts,
+    ProfileName, ProxyPorts, RemoteService, Requirement, Selector, ServerFacts, ServerName,
+    ServerPort, ServiceFacts, ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, Text,
+    TrafficPolicy, Traits, Zone,
 };
 use crate::testing::HOME;
 
@@ -42,7 +43,7 @@ pub(super) enum Step {
     LinksKnown,
     /// The next session with a cluster begins, with a trust domain.
     Open(&'static str, &'static str),
-    Say(&'static str, Speaker, Saying),
+    Say(&'static str, Speaker, Box<Saying>),
     /// The latest session with a cluster reads every kind that it has not read, and finds what it has said so far.
     Settle(&'static str),
 }
@@ -104,6 +105,21 @@ pub(super) fn services() -> Vec<ServiceName> {
         .collect()
 }
 
+/// Every address that anybody may have.
+pub(super) fn addresses() -> Vec<IpAddr> {
+    ADDRESSES
+        .iter()
+        .map(|address| address.parse().unwrap())
+        .collect()
+}
+
+/// Every ServiceProfile there can be.
+pub(super) fn profiles() -> Vec<ProfileName> {
+    NAMESPACES
+        .map(|namespace| ProfileName::new(namespace, "web"))
+        .to_vec()
+}
+
 fn query() -> impl Strategy<Value = Query> {
     (
         service_name(),
@@ -134,7 +150,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(cluster, domain)| Step::Open(cluster, domain)),
         5 => read().prop_map(Step::Settle),
         30 => (read(), speaker(), saying())
-            .prop_map(|(cluster, speaker, saying)| Step::Say(cluster, speaker, saying)),
+            .prop_map(|(cluster, speaker, saying)| Step::Say(cluster, speaker, Box::new(saying))),
     ]
 }
 
@@ -164,18 +180,21 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Job),
         1 => Just(Kind::ExternalWorkload),
         1 => Just(Kind::Server),
+        1 => Just(Kind::ServiceProfile),
     ]
 }
 
+/// Boxed, as the strategies by value would fill the stack of a test.
 fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
-        4 => service(),
-        6 => slice(),
-        5 => pod(),
-        1 => node(),
-        2 => owner_object(),
-        2 => external_workload(),
-        3 => server(),
+        4 => service().boxed(),
+        6 => slice().boxed(),
+        5 => pod().boxed(),
+        1 => node().boxed(),
+        2 => owner_object().boxed(),
+        2 => external_workload().boxed(),
+        3 => server().boxed(),
+        1 => profile().boxed(),
     ]
 }
 
@@ -187,24 +206,29 @@ fn service() -> impl Strategy<Value = Object> {
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.2),
         membership(),
+        vec(address(), 0..2),
     )
-        .prop_map(|(name, ports, external_name, local, membership)| {
-            let port = |(port, name): (u16, &str)| ServicePort {
-                port,
-                name: name.into(),
-            };
-            let facts = ServiceFacts {
-                ports: ports.into_iter().map(port).collect(),
-                external_name,
-                internal_traffic_policy: if local {
-                    TrafficPolicy::Local
-                } else {
-                    TrafficPolicy::Cluster
-                },
-                membership,
-            };
-            Object::Service(name, facts)
-        })
+        .prop_map(
+            |(name, ports, external_name, local, membership, cluster_ips)| {
+                let port = |(port, name): (u16, &str)| ServicePort {
+                    port,
+                    name: name.into(),
+                };
+                let facts = ServiceFacts {
+                    ports: ports.into_iter().map(port).collect(),
+                    external_name,
+                    internal_traffic_policy: if local {
+                        TrafficPolicy::Local
+                    } else {
+                        TrafficPolicy::Cluster
+                    },
+                    membership,
+                    cluster_ips: cluster_ips.into(),
+                    opaque_ports: None,
+                };
+                Object::Service(name, facts)
+            },
+        )
 }
 
 fn membership() -> impl Strategy<Value = Membership> {
@@ -287,6 +311,20 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         )
 }
 
+fn profile() -> impl Strategy<Value = Object> {
+    (pick(&NAMESPACES), 0..3_u32).prop_map(|(namespace, weight)| {
+        let facts = ProfileFacts {
+            overrides: [Override {
+                authority: "web".into(),
+                weight,
+            }]
+            .into(),
+            ..ProfileFacts::default()
+        };
+        Object::Profile(ProfileName::new(namespace, "web"), facts)
+    })
+}
+
 fn pod() -> impl Strategy<Value = Object> {
     let ports = |inbound, admin| ProxyPorts {
         inbound,
@@ -301,16 +339,22 @@ fn pod() -> impl Strategy<Value = Object> {
     (
         pod_name(),
         vec(address(), 0..3),
-        prop::bool::weighted(0.1),
+        (
+            phase(),
+            prop::bool::weighted(0.2),
+            prop::bool::weighted(0.2),
+        ),
         option::of(pick(&NODES)),
         option::of(pick(&["linkerd", "other"])),
         option::of(owner()),
         option::weighted(0.3, pick(&["8080", "8081", "1-65535", ""])),
         (prop::bool::weighted(0.2), proxy, traits()),
+        option::weighted(0.2, (address(), select(vec![80_u16, 81]))),
     )
         .prop_map(
-            |(name, ips, finished, node, mesh, owner, opaque, (skip, proxy, traits))| {
+            |(name, ips, life, node, mesh, owner, opaque, (skip, proxy, traits), on_host)| {
                 let ports = |list: &str| PortSet::parse(list, |_| None).0;
+                let (phase, terminating, host_network) = life;
                 let template = PodTemplate {
                     service_account: "default".into(),
                     control_plane_namespace: mesh.map(Text::from),
@@ -323,13 +367,29 @@ fn pod() -> impl Strategy<Value = Object> {
                 };
                 let facts = PodFacts {
                     ips: ips.into(),
-                    finished,
+                    phase,
+                    terminating,
+                    host_network,
+                    on_host: on_host.map(|(ip, port)| {
+                        Box::new(HostPorts {
+                            ips: ip.into(),
+                            ports: [port].into(),
+                        })
+                    }),
                     node: node.map(NodeName::from),
                     template: Arc::new(template),
                 };
                 Object::Pod(name, facts)
             },
         )
+}
+
+fn phase() -> impl Strategy<Value = PodPhase> {
+    prop_oneof![
+        1 => Just(PodPhase::Starting),
+        8 => Just(PodPhase::Running),
+        1 => Just(PodPhase::Finished),
+    ]
 }
 
 fn node() -> impl Strategy<Value = Object> {
@@ -388,6 +448,7 @@ fn external_workload() -> impl Strategy<Value = Object> {
                     server_name: identity.map(|_| "vm.example".into()),
                     owner,
                     opaque_ports: opaque.map(|list| PortSet::parse(list, |_| None).0),
+                    ports: [8080].into(),
                     inbound_port,
                     traits,
                 };

@@ -1,14 +1,15 @@
 //! What the index should say, by looking through everything that was said.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::history::Query;
 use crate::index::{Change, Kind, Object, ObjectChange, ObjectName};
 use crate::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Condition, Endpoint, ExternalWorkloadName,
-    Membership, Owner, OwnerKind, PodFacts, Selector, ServerFacts, ServerPort, ServiceFacts,
-    ServiceName, SessionId, SliceFacts, SliceName, TrafficPolicy, Traits,
+    Membership, Owner, OwnerKind, PodFacts, PodName, ProfileFacts, ProfileName, Selector,
+    ServerFacts, ServerPort, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
+    TrafficPolicy, Traits,
 };
 use crate::testing::HOME;
 
@@ -111,6 +112,47 @@ impl Naive {
 
     pub(super) fn contributing(&self, cluster: &str) -> Option<&Session> {
         self.clusters.get(cluster)?.contributes()
+    }
+
+    /// Who has an address: Services, Pods by their own, Pods by host port, Pods of linked clusters.
+    pub(super) fn address(&self, ip: IpAddr) -> [Vec<String>; 5] {
+        let Some(home) = self.contributing(HOME) else {
+            return Default::default();
+        };
+        let mut services: Vec<&ServiceName> = Vec::new();
+        for object in &home.objects {
+            if let Object::Service(name, facts) = object
+                && facts.cluster_ips.contains(&ip)
+            {
+                services.push(name);
+            }
+        }
+        services.sort();
+        let at_own = |pod: &PodFacts| !pod.host_network && pod.ips.contains(&ip);
+        let on_host = |pod: &PodFacts| {
+            let host = pod.on_host.as_ref();
+            !at_own(pod) && host.is_some_and(|host| host.ips.contains(&ip))
+        };
+        let linked = self.clusters.keys().filter(|name| name.as_str() != HOME);
+        [
+            services.into_iter().map(ToString::to_string).collect(),
+            home.pods(at_own),
+            home.pods(on_host),
+            home.external(ip),
+            linked
+                .filter_map(|name| self.contributing(name.as_str()))
+                .flat_map(|session| session.pods(at_own))
+                .collect(),
+        ]
+    }
+
+    /// What a ServiceProfile of the home cluster says.
+    pub(super) fn profile(&self, wanted: &ProfileName) -> Option<&ProfileFacts> {
+        let home = self.contributing(HOME)?;
+        home.objects.iter().find_map(|object| match object {
+            Object::Profile(name, facts) if name == wanted => Some(facts),
+            _ => None,
+        })
     }
 
     /// Whether the home cluster has the Service, whether all of its members are known, and what a client is told.
@@ -236,6 +278,40 @@ impl Session {
         }
         slices.sort_by_key(|(name, _)| *name);
         slices.into_iter().map(|(_, facts)| facts).collect()
+    }
+
+    /// ExternalWorkloads that have an address, in name order.
+    fn external(&self, ip: IpAddr) -> Vec<String> {
+        let mut names: Vec<&ExternalWorkloadName> = Vec::new();
+        for object in &self.objects {
+            if let Object::ExternalWorkload(name, facts) = object
+                && facts.ips.contains(&ip)
+            {
+                names.push(name);
+            }
+        }
+        names.sort();
+        names.into_iter().map(ToString::to_string).collect()
+    }
+
+    /// Pods that have not finished and of which something holds, in name order.
+    fn pods(&self, holds: impl Fn(&PodFacts) -> bool) -> Vec<String> {
+        let mut pods: Vec<(&PodName, &PodFacts)> = Vec::new();
+        for object in &self.objects {
+            if let Object::Pod(name, facts) = object
+                && !facts.is_finished()
+                && holds(facts)
+            {
+                pods.push((name, facts));
+            }
+        }
+        pods.sort_by_key(|(name, _)| *name);
+        pods.into_iter()
+            .map(|(name, facts)| {
+                let owner = self.owner(name.namespace.as_str(), facts);
+                format!("{} {name} {owner:?}", self.facts.name)
+            })
+            .collect()
     }
 
     fn object(&self, wanted: &ObjectName) -> Option<&Object> {
@@ -419,7 +495,7 @@ impl Session {
                             let unplaced = pod.ips.is_empty()
                                 && pod.template.control_plane_namespace.is_some();
                             let unreadable = proxy_is_unreadable(pod, number, by_server);
-                            if pod.finished || unplaced || unreadable {
+                            if pod.is_finished() || unplaced || unreadable {
                                 continue;
                             }
                             let owner = self.owner(name.namespace.as_str(), pod);

@@ -156,6 +156,7 @@ fn kinds_that_may_not_be_read_hold_nothing_up() {
         home().unreadable(Kind::Job),
         home().unreadable(Kind::ExternalWorkload),
         home().unreadable(Kind::Server),
+        home().unreadable(Kind::ServiceProfile),
         home().unreadable(Kind::Service),
         home().apply(web()),
         home().resync(Kind::EndpointSlice, [web().object()]),

@@ -5,9 +5,11 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::index::change::{Kind, ObjectName};
+use crate::index::claims::Claim;
 use crate::model::{
     ExternalWorkload, ExternalWorkloadFacts, ExternalWorkloadName, Namespace, Owner, OwnerKind,
     OwnerName, PodFacts, PodName, PortRange, PortSet, Selector, ServerFacts, ServerName, Text,
@@ -66,6 +68,19 @@ impl Workloads {
         self.external.get(namespace, name)
     }
 
+    /// The addresses that a workload claims: none once it has finished. They may repeat themselves.
+    pub(super) fn claimed_by(&self, name: &WorkloadName) -> Vec<IpAddr> {
+        match name {
+            WorkloadName::Pod(name) => self
+                .pod(name)
+                .filter(|pod| !pod.facts.is_finished())
+                .map_or(Vec::new(), |pod| pod.facts.reachable_at().collect()),
+            WorkloadName::External(name) => self
+                .external(&name.namespace, &name.name)
+                .map_or(Vec::new(), |workload| workload.facts.ips.to_vec()),
+        }
+    }
+
     /// Names of the objects of a kind; none for kinds that are kept elsewhere.
     pub(super) fn names(&self, kind: Kind) -> Vec<ObjectName> {
         match kind {
@@ -85,7 +100,7 @@ impl Workloads {
                 .cloned()
                 .map(ObjectName::Owner)
                 .collect(),
-            Kind::Service | Kind::EndpointSlice | Kind::Node => Vec::new(),
+            Kind::Service | Kind::EndpointSlice | Kind::Node | Kind::ServiceProfile => Vec::new(),
         }
     }
 
@@ -271,6 +286,17 @@ impl Workloads {
             .flat_map(|server| server.port.numbers(traits))
             .map(PortRange::from)
             .collect()
+    }
+}
+
+// === impl WorkloadName ===
+
+impl From<&WorkloadName> for Claim {
+    fn from(name: &WorkloadName) -> Self {
+        match name {
+            WorkloadName::Pod(name) => Self::Pod(name.clone()),
+            WorkloadName::External(name) => Self::External(name.clone()),
+        }
     }
 }
 

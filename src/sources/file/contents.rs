@@ -459,5 +459,6 @@ fn shown_name(name: &ObjectName) -> String {
         ObjectName::Owner(name) => format!("{resource} {}/{}", name.namespace, name.name),
         ObjectName::ExternalWorkload(name) => format!("{resource} {name}"),
         ObjectName::Server(name) => format!("{resource} {name}"),
+        ObjectName::Profile(name) => format!("{resource} {name}"),
     }
 }

@@ -70,7 +70,7 @@ fn rank(kind: Kind) -> usize {
         Kind::Node => 0,
         Kind::ReplicaSet | Kind::Job => 1,
         // So that no port is taken for another protocol's in between.
-        Kind::Server => 2,
+        Kind::Server | Kind::ServiceProfile => 2,
         Kind::Pod | Kind::ExternalWorkload => 3,
         Kind::EndpointSlice => 4,
         Kind::Service => 5,

@@ -329,7 +329,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
 }
 
 fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, D::Error> {
-    use objects::{EndpointSlice, ExternalWorkload, Job, Node, Pod, ReplicaSet, Server, Service};
+    use objects::{
+        EndpointSlice, ExternalWorkload, Job, Node, Pod, ReplicaSet, Server, Service,
+        ServiceProfile,
+    };
 
     let converted = match kind {
         Kind::Service => in_namespace(Service::deserialize(fields)?, |it| &mut it.metadata),
@@ -343,6 +346,9 @@ fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, 
             &mut it.metadata
         }),
         Kind::Server => in_namespace(Server::deserialize(fields)?, |it| &mut it.metadata),
+        Kind::ServiceProfile => {
+            in_namespace(ServiceProfile::deserialize(fields)?, |it| &mut it.metadata)
+        }
         Kind::Node => convert(&Node::deserialize(fields)?),
     };
     Ok(converted.map_or(Manifest::Nameless(kind), |converted| {
@@ -388,6 +394,7 @@ mod tests {
                 ObjectName::Owner(name) => format!("owner {}/{}", name.namespace, name.name),
                 ObjectName::ExternalWorkload(name) => format!("workload {name}"),
                 ObjectName::Server(name) => format!("server {name}"),
+                ObjectName::Profile(name) => format!("profile {name}"),
             },
             Manifest::Secret(secret) => format!("secret {}", secret.metadata.name),
             Manifest::Nameless(kind) => format!("nameless {}", kind.resource()),

@@ -5,8 +5,12 @@
 
 mod external;
 mod pod;
+mod profile;
+mod quantity;
 mod server;
 mod slice;
+
+use std::net::IpAddr;
 
 use serde::de::DeserializeOwned;
 
@@ -14,13 +18,14 @@ use super::objects::{self, HasMetadata, Metadata, OwnerReference};
 use crate::index::{Kind, Object, ObjectName};
 use crate::model::{
     ExternalWorkloadName, Federation, Labels, Membership, NamedPort, NodeFacts, NodeName, Owner,
-    OwnerKind, OwnerName, PodName, PortSet, RemoteService, ServerName, ServiceFacts, ServiceName,
-    ServicePort, SliceName, Text, TrafficPolicy, Traits, Zone,
+    OwnerKind, OwnerName, PodName, PortSet, ProfileName, RemoteService, ServerName, ServiceFacts,
+    ServiceName, ServicePort, SliceName, Text, TrafficPolicy, Traits, Zone,
 };
 
 /// Value of `endpointslice.kubernetes.io/managed-by` on the EndpointSlices we write; they are never read back.
 pub const OUR_MANAGED_BY: &str = "endpointslice-writer.tributary.dev";
 
+/// Annotation that lists ports whose protocol must not be guessed.
 const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
 
 /// Bytes of a user's text that a warning repeats.
@@ -84,6 +89,14 @@ pub enum Warning {
         "annotation multicluster.linkerd.io/remote-discovery has {0:?}, which is not SERVICE@CLUSTER, so it is left out"
     )]
     Member(String),
+    /// A part of a ServiceProfile.
+    #[error("{part} {problem}")]
+    ProfilePart {
+        /// Where it is, such as `routes[2].condition`.
+        part: String,
+        /// What is wrong, and what that costs.
+        problem: &'static str,
+    },
     /// A selector that the Kubernetes API would not accept.
     #[error("{selector} {complaint}, so it selects nothing")]
     Selector {
@@ -130,6 +143,7 @@ pub fn decode<'de, D: serde::Deserializer<'de>>(
         Kind::Job => as_kind::<objects::Job, D>(deserializer),
         Kind::ExternalWorkload => as_kind::<objects::ExternalWorkload, D>(deserializer),
         Kind::Server => as_kind::<objects::Server, D>(deserializer),
+        Kind::ServiceProfile => as_kind::<objects::ServiceProfile, D>(deserializer),
     }
 }
 
@@ -144,6 +158,7 @@ pub fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
         ("batch/v1", "Job") => Some(Kind::Job),
         ("workload.linkerd.io/v1beta1", "ExternalWorkload") => Some(Kind::ExternalWorkload),
         ("policy.linkerd.io/v1beta3", "Server") => Some(Kind::Server),
+        ("linkerd.io/v1alpha2", "ServiceProfile") => Some(Kind::ServiceProfile),
         _ => None,
     }
 }
@@ -162,6 +177,7 @@ impl Warning {
             Self::PortItem { .. } => "port_item",
             Self::Member(_) => "member",
             Self::Selector { .. } => "selector",
+            Self::ProfilePart { .. } => "profile_part",
         }
     }
 }
@@ -189,8 +205,18 @@ impl Convert for objects::Service {
                 name: Text::from(entry.name.as_deref().unwrap_or_default()),
             })
         });
+        let ports: Box<[ServicePort]> = ports.collect();
+        let opaque_ports = self.metadata.annotations.opaque_ports.as_deref();
         let facts = ServiceFacts {
-            ports: ports.collect(),
+            cluster_ips: cluster_ips(&self.spec, warnings),
+            opaque_ports: opaque_ports.map(|list| {
+                let named = |name: &str| {
+                    let named = |port: &&ServicePort| !name.is_empty() && &*port.name == name;
+                    ports.iter().find(named).map(|port| port.port)
+                };
+                port_list(OPAQUE_PORTS, list, named, warnings)
+            }),
+            ports,
             external_name: self.spec.type_.as_deref() == Some("ExternalName"),
             internal_traffic_policy: match self.spec.internal_traffic_policy.as_deref() {
                 Some("Local") => TrafficPolicy::Local,
@@ -309,6 +335,58 @@ impl Convert for objects::Server {
         let facts = server::facts(self, warnings)?;
         Some(Object::Server(server_name(&self.metadata), facts))
     }
+}
+
+impl Convert for objects::ServiceProfile {
+    const KIND: Kind = Kind::ServiceProfile;
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Profile(profile_name(metadata))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let name = profile_name(&self.metadata);
+        Some(Object::Profile(name, profile::facts(&self.spec, warnings)))
+    }
+}
+
+fn profile_name(metadata: &Metadata) -> ProfileName {
+    ProfileName::new(metadata.namespace.as_str(), metadata.name.as_str())
+}
+
+/// The addresses of a Service, of which a headless one has none.
+fn cluster_ips(spec: &objects::ServiceSpec, warnings: &mut Vec<Warning>) -> Box<[IpAddr]> {
+    let several = spec.cluster_ips.iter().map(String::as_str);
+    let first = spec.cluster_ip.as_deref();
+    let first = first.filter(|_| spec.cluster_ips.is_empty());
+    several
+        .chain(first)
+        .filter(|text| !matches!(*text, "" | "None"))
+        .filter_map(|text| ip(text, warnings))
+        .collect()
+}
+
+/// A list of ports in an annotation.
+fn port_list(
+    annotation: &'static str,
+    list: &str,
+    named: impl Fn(&str) -> Option<u16>,
+    warnings: &mut Vec<Warning>,
+) -> PortSet {
+    let (ports, bad) = PortSet::parse(list, named);
+    warnings.extend(bad.iter().map(|item| Warning::PortItem {
+        annotation,
+        item: quote(item),
+    }));
+    ports
+}
+
+fn ip(text: &str, warnings: &mut Vec<Warning>) -> Option<IpAddr> {
+    let ip = slice::address(text);
+    if ip.is_none() {
+        warnings.push(Warning::Address(quote(text)));
+    }
+    ip
 }
 
 /// Where the endpoints of a Service are; annotations, even empty ones, win over the label.

@@ -39,6 +39,8 @@ pub struct Metadata {
     /// Who owns the object.
     #[serde(deserialize_with = "or_default")]
     pub owner_references: Vec<OwnerReference>,
+    /// When it was asked to go; present while it is going.
+    pub deletion_timestamp: Option<String>,
 }
 
 /// Labels of any kind of object: those that we use by name, and all of them, since Servers select by any.
@@ -71,7 +73,7 @@ pub struct Labels {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Annotations {
-    /// Pod, ExternalWorkload: ports whose protocol must not be guessed.
+    /// Pod, Service, ExternalWorkload: ports whose protocol must not be guessed.
     #[serde(rename = "config.linkerd.io/opaque-ports")]
     pub opaque_ports: Option<String>,
     /// Pod: ports that bypass its proxy.
@@ -130,6 +132,12 @@ pub struct ServiceSpec {
     pub type_: Option<String>,
     /// `Cluster` or `Local`.
     pub internal_traffic_policy: Option<String>,
+    /// Its first address, `None`, or empty.
+    #[serde(rename = "clusterIP")]
+    pub cluster_ip: Option<String>,
+    /// Its addresses.
+    #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
+    pub cluster_ips: Vec<String>,
     /// The ports.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<Port>,
@@ -252,6 +260,9 @@ pub struct Pod {
 pub struct PodSpec {
     /// The node it runs on.
     pub node_name: Option<String>,
+    /// Whether it is in the network of its node.
+    #[serde(deserialize_with = "or_default")]
+    pub host_network: bool,
     /// The account it runs as.
     pub service_account_name: Option<String>,
     /// Containers that start before the others.
@@ -312,9 +323,15 @@ pub struct PodStatus {
     /// Its addresses.
     #[serde(rename = "podIPs", deserialize_with = "or_default")]
     pub pod_ips: Vec<Ip>,
+    /// The first address of its node.
+    #[serde(rename = "hostIP")]
+    pub host_ip: Option<String>,
+    /// The addresses of its node.
+    #[serde(rename = "hostIPs", deserialize_with = "or_default")]
+    pub host_ips: Vec<Ip>,
 }
 
-/// One entry of `status.podIPs`, or of `spec.workloadIPs` of an ExternalWorkload.
+/// One entry of `status.podIPs` or `status.hostIPs`, or of `spec.workloadIPs` of an ExternalWorkload.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Ip {
@@ -348,6 +365,17 @@ pub struct Job {
     /// Metadata.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Metadata,
+}
+
+/// `ServiceProfile` of `linkerd.io/v1alpha2`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ServiceProfile {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What is wanted, as it is written: its definition admits much that makes no sense.
+    pub spec: serde_json::Value,
 }
 
 /// `ExternalWorkload` of `workload.linkerd.io/v1beta1`.
@@ -492,6 +520,7 @@ has_metadata!(
     Node,
     ReplicaSet,
     Job,
+    ServiceProfile,
     ExternalWorkload,
     Server,
     Secret

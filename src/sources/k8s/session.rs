@@ -110,6 +110,7 @@ impl ClusterSource {
                     watches.spawn(source.follow::<objects::ExternalWorkload>())
                 }
                 Kind::Server => watches.spawn(source.follow::<objects::Server>()),
+                Kind::ServiceProfile => watches.spawn(source.follow::<objects::ServiceProfile>()),
             };
         }
         match watches.join_next().await {

@@ -150,6 +150,11 @@ impl Resource {
             Kind::Node => ("/api/v1/nodes", Content::MetadataOnly, 500),
             Kind::ReplicaSet => ("/apis/apps/v1/replicasets", Content::MetadataOnly, 500),
             Kind::Job => ("/apis/batch/v1/jobs", Content::MetadataOnly, 500),
+            Kind::ServiceProfile => (
+                "/apis/linkerd.io/v1alpha2/serviceprofiles",
+                Content::Whole,
+                100,
+            ),
             Kind::ExternalWorkload => (
                 "/apis/workload.linkerd.io/v1beta1/externalworkloads",
                 Content::Whole,

@@ -88,7 +88,9 @@ fn run(opened: Result<Opened, NotOpened>) -> Pin<Box<dyn Stream<Item = Bytes> + 
     let frames = opened.unwrap().run(
         Arc::new(translation),
         Ending::new(CancellationToken::new(), Duration::ZERO),
-        metrics.open(Client::new(&ContextToken::default(), None, "web.shop")),
+        metrics
+            .get
+            .open(Client::new(&ContextToken::default(), None, "web.shop")),
     );
     Box::pin(frames)
 }

@@ -34,8 +34,12 @@ pub(super) fn facts(
     let ports = numbers
         .iter()
         .map(|(name, number)| (*name, number.map(i64::from)));
+    let mut distinct: Vec<u16> = numbers.iter().filter_map(|(_, number)| *number).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
     ExternalWorkloadFacts {
         ips: ips.into(),
+        ports: distinct.into(),
         identity: filled(spec.mesh_tls.identity.as_deref()).map(Text::from),
         server_name: filled(spec.mesh_tls.server_name.as_deref()).map(Text::from),
         owner: sole_owner(metadata),

@@ -3,18 +3,27 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::super::objects::{Container, Pod};
+use super::super::objects::{Container, Ip, Pod};
 use super::slice::address;
-use super::{Warning, filled, opaque_ports, quote, sole_owner, traits};
-use crate::model::{Addresses, NodeName, PodFacts, PodTemplate, PortSet, ProxyPorts, Text};
+use super::{Warning, filled, ip, opaque_ports, port_list, port_number, sole_owner, traits};
+use crate::model::{
+    Addresses, HostPorts, NodeName, PodFacts, PodPhase, PodTemplate, ProxyPorts, Text,
+};
 
 const PROXY_CONTAINER: &str = "linkerd-proxy";
 const SKIP_INBOUND_PORTS: &str = "config.linkerd.io/skip-inbound-ports";
 
 pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
     PodFacts {
-        ips: ips(pod, warnings),
-        finished: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        ips: ips(&pod.status.pod_ips, pod.status.pod_ip.as_deref(), warnings),
+        phase: match pod.status.phase.as_deref() {
+            Some("Running") => PodPhase::Running,
+            Some("Succeeded" | "Failed") => PodPhase::Finished,
+            _ => PodPhase::Starting,
+        },
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        host_network: pod.spec.host_network,
+        on_host: on_host(pod, warnings),
         node: filled(pod.spec.node_name.as_deref()).map(NodeName::from),
         template: Arc::new(template(pod, warnings)),
     }
@@ -24,17 +33,13 @@ fn template(pod: &Pod, warnings: &mut Vec<Warning>) -> PodTemplate {
     let labels = &pod.metadata.labels;
     let annotations = &pod.metadata.annotations;
     let opaque_ports = opaque_ports(&pod.metadata, warnings, |name| container_port(pod, name));
-    let (skip_inbound_ports, bad) = PortSet::parse(
-        annotations
-            .skip_inbound_ports
-            .as_deref()
-            .unwrap_or_default(),
+    let skipped = annotations.skip_inbound_ports.as_deref();
+    let skip_inbound_ports = port_list(
+        SKIP_INBOUND_PORTS,
+        skipped.unwrap_or_default(),
         |_| None,
+        warnings,
     );
-    warnings.extend(bad.iter().map(|item| Warning::PortItem {
-        annotation: SKIP_INBOUND_PORTS,
-        item: quote(item),
-    }));
     PodTemplate {
         service_account: filled(pod.spec.service_account_name.as_deref())
             .unwrap_or("default")
@@ -57,24 +62,41 @@ fn named_ports(pod: &Pod) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
     })
 }
 
-fn ips(pod: &Pod, warnings: &mut Vec<Warning>) -> Addresses {
-    let listed: Vec<&str> = if pod.status.pod_ips.is_empty() {
-        filled(pod.status.pod_ip.as_deref()).into_iter().collect()
-    } else {
-        pod.status
-            .pod_ips
-            .iter()
-            .map(|entry| entry.ip.as_str())
-            .collect()
-    };
-    let mut ips = Vec::with_capacity(listed.len());
-    for text in listed {
-        match address(text) {
-            Some(ip) => ips.push(ip),
-            None => warnings.push(Warning::Address(quote(text))),
-        }
+/// Addresses of a list, or the only one where there is no list.
+fn ips(list: &[Ip], first: Option<&str>, warnings: &mut Vec<Warning>) -> Addresses {
+    let first = filled(first).filter(|_| list.is_empty());
+    list.iter()
+        .map(|entry| entry.ip.as_str())
+        .chain(first)
+        .filter_map(|text| ip(text, warnings))
+        .collect::<Vec<_>>()
+        .into()
+}
+
+/// What of its node leads to the Pod: in the node's own network, every port that it declares.
+fn on_host(pod: &Pod, warnings: &mut Vec<Warning>) -> Option<Box<HostPorts>> {
+    let mut ports: Vec<u16> = containers(pod)
+        .flat_map(|container| &container.ports)
+        .filter_map(|port| match port.host_port {
+            None | Some(0) => port.container_port.filter(|_| pod.spec.host_network),
+            given => given,
+        })
+        .filter_map(|port| port_number(port, warnings))
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    if ports.is_empty() {
+        return None;
     }
-    ips.into()
+    let ips = ips(
+        &pod.status.host_ips,
+        pod.status.host_ip.as_deref(),
+        warnings,
+    );
+    Some(Box::new(HostPorts {
+        ips,
+        ports: ports.into(),
+    }))
 }
 
 /// Init containers first: a proxy may be one.

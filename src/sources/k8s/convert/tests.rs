@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::objects;
 use super::*;
-use crate::model::{Backing, PodFacts, SliceFacts};
+use crate::model::{Backing, PodFacts, PodPhase, SliceFacts};
 
 /// Fragments of YAML in, a line about the outcome out: `name: facts ! warning classes`.
 fn check(kind: Kind, yaml: &str, expected: &str) {
@@ -46,6 +46,7 @@ fn describe(object: &Object) -> String {
         },
         Object::ExternalWorkload(name, facts) => format!("{name} {}", linkerd::external(facts)),
         Object::Server(name, facts) => format!("{name} {}", linkerd::server(facts)),
+        Object::Profile(name, facts) => format!("{name} {}", profile::tests::describe(facts)),
     }
 }
 
@@ -61,6 +62,12 @@ fn service(facts: &ServiceFacts) -> String {
     }
     if facts.internal_traffic_policy == TrafficPolicy::Local {
         text.push_str(" local-only");
+    }
+    if !facts.cluster_ips.is_empty() {
+        write!(text, " at {:?}", facts.cluster_ips).expect("text");
+    }
+    if let Some(ports) = &facts.opaque_ports {
+        write!(text, " opaque {ports:?}").expect("text");
     }
     match &facts.membership {
         Membership::Local => {}
@@ -128,8 +135,19 @@ fn slice(facts: &SliceFacts) -> String {
 
 fn pod(facts: &PodFacts) -> String {
     let mut text = format!("{:?} sa {}", facts.ips, facts.template.service_account);
-    if facts.finished {
-        text.push_str(" finished");
+    match facts.phase {
+        PodPhase::Starting => {}
+        PodPhase::Running => text.push_str(" running"),
+        PodPhase::Finished => text.push_str(" finished"),
+    }
+    if facts.terminating {
+        text.push_str(" terminating");
+    }
+    if facts.host_network {
+        text.push_str(" host-network");
+    }
+    if let Some(host) = &facts.on_host {
+        write!(text, " on {:?} {:?}", host.ips, host.ports).expect("text");
     }
     for (word, value) in [
         ("node", facts.node.as_ref().map(ToString::to_string)),
@@ -383,7 +401,7 @@ fn pods_say_who_they_are() {
     check_pod("", "[] sa default");
     check_pod(
         "spec: {nodeName: n1, serviceAccountName: web}, status: {phase: Running, podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: 'fd00::1'}]}",
-        "[10.0.0.1, fd00::1] sa web node n1",
+        "[10.0.0.1, fd00::1] sa web running node n1",
     );
     check_pod(
         "status: {phase: Failed, podIP: 10.0.0.1}",
@@ -507,6 +525,57 @@ fn services_keep_type_and_traffic_policy() {
 }
 
 #[test]
+fn services_have_addresses_unless_they_are_headless() {
+    for (spec, expected) in [
+        ("clusterIP: 10.0.0.1", " at [10.0.0.1]"),
+        (
+            "clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 'fd00::1']",
+            " at [10.0.0.1, fd00::1]",
+        ),
+        ("clusterIP: None, clusterIPs: [None]", ""),
+        ("clusterIP: '', clusterIPs: null", ""),
+        ("clusterIP: x", " !address"),
+    ] {
+        let yaml = format!("{{metadata: {{name: web, namespace: shop}}, spec: {{{spec}}}}}");
+        check(Kind::Service, &yaml, &format!("shop/web {expected}"));
+    }
+}
+
+#[test]
+fn opaque_ports_of_services_may_be_named() {
+    check(
+        Kind::Service,
+        "{metadata: {name: web, annotations: {config.linkerd.io/opaque-ports: 'db,90-91,nope'}}, spec: {ports: [{name: db, port: 3306, targetPort: 1}]}}",
+        "/web db=3306 opaque [(90, 91), (3306, 3306)] !port_item",
+    );
+    check(
+        Kind::Service,
+        "{metadata: {name: web, annotations: {config.linkerd.io/opaque-ports: ''}}}",
+        "/web  opaque []",
+    );
+}
+
+#[test]
+fn pods_say_where_their_nodes_lead_to_them() {
+    let spec = "containers: [{name: c, ports: [{containerPort: 80, hostPort: 9000}, {containerPort: 81}, {containerPort: 82, hostPort: 0}]}]";
+    check_pod(
+        &format!("spec: {{{spec}}}, status: {{hostIP: 10.1.0.1}}"),
+        "[] sa default on [10.1.0.1] [9000]",
+    );
+    check_pod(
+        &format!(
+            "spec: {{hostNetwork: true, {spec}}}, status: {{hostIP: 10.1.0.1, hostIPs: [{{ip: 10.1.0.1}}, {{ip: 'fd00::1'}}]}}"
+        ),
+        "[] sa default host-network on [10.1.0.1, fd00::1] [81, 82, 9000]",
+    );
+    check(
+        Kind::Pod,
+        "{metadata: {name: p, namespace: shop, deletionTimestamp: '2026-01-01T00:00:00Z'}, spec: {hostNetwork: true}}",
+        "shop/p [] sa default terminating host-network",
+    );
+}
+
+#[test]
 fn nodes_have_a_zone_and_owners_one_owner() {
     check(
         Kind::Node,
@@ -541,6 +610,7 @@ fn unknown_fields_and_nulls_cost_nothing() {
         Kind::Job,
         Kind::ExternalWorkload,
         Kind::Server,
+        Kind::ServiceProfile,
     ] {
         let nulls = "{kind: X, apiVersion: v9, metadata: {name: null, namespace: null, labels: null, annotations: null, \
                      resourceVersion: null, creationTimestamp: null, ownerReferences: null, managedFields: [{a: 1}]}, \

@@ -1,0 +1,110 @@
+//! What readers look up by name, and how they learn that it changed.
+//!
+//! A table has an entry for everything there is; a topic exists only while somebody follows it. The writer sets the entry
+//! first and tells of it then, a reader follows first and looks then: so nobody misses a change.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use crate::index::{Address, Chunk};
+use crate::model::{ProfileFacts, ProfileName, ServiceName};
+
+/// Everything that is looked up by name, but for Services.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// Who has an address.
+    pub(super) addresses: Table<IpAddr, Address>,
+    /// ServiceProfiles of the home cluster.
+    pub(super) profiles: Table<ProfileName, ProfileFacts>,
+    /// Slices with hostnames, by the Service they name. Nobody is told of changes.
+    pub(super) instances: Table<ServiceName, [Arc<Chunk>]>,
+    pub(super) topics: Topics,
+}
+
+/// Values by name. Readers and the writer lock it for one map operation.
+#[derive(Debug)]
+pub(super) struct Table<K, V: ?Sized>(RwLock<HashMap<K, Arc<V>>>);
+
+/// Something that may be followed by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Topic {
+    /// What a Service says of itself, apart from its endpoints.
+    Service(ServiceName),
+    /// Who has an address.
+    Address(IpAddr),
+    /// What a ServiceProfile says.
+    Profile(ProfileName),
+}
+
+/// The topics that somebody follows.
+#[derive(Debug, Default)]
+pub(super) struct Topics(Mutex<HashMap<Topic, watch::Sender<()>>>);
+
+// === impl Table ===
+
+impl<K: Clone + Eq + Hash, V: ?Sized> Table<K, V> {
+    pub(super) fn get(&self, name: &K) -> Option<Arc<V>> {
+        self.0.read().get(name).cloned()
+    }
+
+    pub(super) fn set(&self, name: &K, value: Option<Arc<V>>) {
+        match value {
+            Some(value) => {
+                self.0.write().insert(name.clone(), value);
+            }
+            None if self.0.read().contains_key(name) => {
+                self.0.write().remove(name);
+            }
+            None => {}
+        }
+    }
+}
+
+impl<K, V: ?Sized> Default for Table<K, V> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+// === impl Topics ===
+
+impl Topics {
+    pub(super) fn follow(&self, topic: &Topic) -> watch::Receiver<()> {
+        let mut topics = self.0.lock();
+        match topics.get(topic) {
+            Some(news) => news.subscribe(),
+            None => topics.entry(topic.clone()).or_default().subscribe(),
+        }
+    }
+
+    /// Drops a topic unless somebody follows it.
+    pub(super) fn leave(&self, topic: &Topic) {
+        let mut topics = self.0.lock();
+        if topics
+            .get(topic)
+            .is_some_and(|news| news.receiver_count() == 0)
+        {
+            topics.remove(topic);
+        }
+    }
+
+    /// Wakes whoever follows one of these.
+    pub(super) fn tell(&self, news: &[Topic]) {
+        if news.is_empty() {
+            return;
+        }
+        let topics = self.0.lock();
+        for followed in news.iter().filter_map(|topic| topics.get(topic)) {
+            followed.send_replace(());
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
