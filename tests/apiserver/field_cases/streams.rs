@@ -263,7 +263,7 @@ fn fc_ux_04_the_log_says_whose_a_stream_is() {
         for (message, authority, aged) in [
             ("stream begins", &authority, true),
             ("stream is over", &authority, true),
-            ("get refused", &missing, true),
+            ("request refused", &missing, true),
             ("context token ignored", &authority, false),
         ] {
             let about =
