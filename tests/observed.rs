@@ -122,7 +122,7 @@ async fn work(
 fn lanes() -> usize {
     peers::environment("TRIBUTARY_OBSERVED_LANES")
         .and_then(|lanes| lanes.parse().ok())
-        .unwrap_or(2)
+        .unwrap_or(3)
 }
 
 #[allow(
