@@ -54,6 +54,7 @@ pub type SourceTask = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
 /// Serves what `config` names until the process is asked to end.
 pub async fn run(config: Config) -> anyhow::Result<()> {
+    server::raise_open_files();
     let app = App::start(&config, |context, registry| {
         source(&config, context, registry)
     })
@@ -214,10 +215,13 @@ impl App {
         );
         let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
         let readiness = self.readiness.clone();
+        let metrics = server::Metrics::register(registry.sub_registry_with_prefix("grpc"));
         let drain = config.drain_timeout + CLOSE_TIMEOUT;
         self.tasks.spawn(async move {
-            let served =
-                server::serve(listener, routes, HEALTH_OF, readiness, drain, streams).await;
+            let served = server::serve(
+                listener, routes, HEALTH_OF, readiness, metrics, drain, streams,
+            )
+            .await;
             (GRPC_LISTENER, served.context("serving gRPC failed"))
         });
     }

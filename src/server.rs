@@ -2,13 +2,16 @@
 //!
 //! What is served beside health and reflection is handed in by `app`.
 
+mod incoming;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
+
+pub use incoming::{Metrics, raise_open_files};
 
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::readiness::Readiness;
@@ -52,6 +55,7 @@ pub async fn serve(
     routes: Routes,
     health_of: &[&str],
     readiness: Readiness,
+    metrics: Metrics,
     drain: Duration,
     shutdown: CancellationToken,
 ) -> Result<(), ServerError> {
@@ -63,7 +67,6 @@ pub async fn serve(
     };
     let (health, health_service) = tonic_health::server::health_reporter();
     let server = tonic::transport::Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .http2_max_header_list_size(Some(HEADER_BYTES_MAX))
@@ -73,7 +76,7 @@ pub async fn serve(
         .add_service(health_service)
         .add_service(descriptors().build_v1()?)
         .add_service(descriptors().build_v1alpha()?);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = incoming::incoming(listener, metrics);
     let serving = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     tokio::select! {
         result = serving => result.map_err(|source| ServerError::Serve { addr, source }),
