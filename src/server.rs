@@ -2,6 +2,7 @@
 //!
 //! What is served beside health and reflection is handed in by `app`.
 
+mod greeted;
 mod incoming;
 
 use std::net::SocketAddr;

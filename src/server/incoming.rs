@@ -9,10 +9,15 @@ use futures::Stream;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, info, warn};
+
+use super::greeted::Greeted;
 
 /// Pause after an error of the listener, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a client may take to begin speaking HTTP/2.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the gRPC listener counts.
 #[derive(Clone, Debug, Default)]
@@ -32,15 +37,38 @@ pub fn raise_open_files() {
 pub(super) fn incoming(
     listener: TcpListener,
     metrics: Metrics,
-) -> impl Stream<Item = io::Result<TcpStream>> {
-    let state = (Arc::new(listener), metrics);
-    futures::stream::unfold(state, |(listener, metrics)| async move {
-        let stream = accepted(|| listener.accept(), &metrics).await;
+) -> impl Stream<Item = io::Result<Greeted<OwnedSemaphorePermit>>> {
+    let incoming = Incoming {
+        listener,
+        metrics,
+        permits: Arc::new(Semaphore::new(connections_max())),
+        full: false,
+    };
+    futures::stream::unfold(incoming, |mut incoming| async {
+        let permit = incoming.permit().await?;
+        let stream = accepted(|| incoming.listener.accept(), &incoming.metrics).await;
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "TCP_NODELAY not set");
         }
-        Some((Ok(stream), (listener, metrics)))
+        let connection = Greeted::new(stream, GREETING_TIMEOUT, permit);
+        Some((Ok(connection), incoming))
     })
+}
+
+struct Incoming {
+    listener: TcpListener,
+    metrics: Metrics,
+    permits: Arc<Semaphore>,
+    /// Whether it has been said that there are as many connections as there may be.
+    full: bool,
+}
+
+/// How many connections leave a quarter of the files to everything else: sources, and the admin listener.
+fn connections_max() -> usize {
+    let files = rlimit::Resource::NOFILE.get_soft().unwrap_or(u64::MAX);
+    usize::try_from(files - files / 4)
+        .unwrap_or(usize::MAX)
+        .min(Semaphore::MAX_PERMITS)
 }
 
 /// The next connection, however often it takes.
@@ -65,6 +93,23 @@ where
                 }
             }
         }
+    }
+}
+
+// === impl Incoming ===
+
+impl Incoming {
+    /// Waits until there may be one more connection.
+    async fn permit(&mut self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            self.full = false;
+            return Some(permit);
+        }
+        if !std::mem::replace(&mut self.full, true) {
+            warn!("as many gRPC connections as the limit of open files allows, others wait");
+        }
+        // Nobody closes the semaphore.
+        Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 }
 
