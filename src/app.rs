@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Duration;
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -35,8 +35,6 @@ const HEALTH_OF: &[&str] = &[
 ];
 /// The task whose end lets the rest stop.
 const GRPC_LISTENER: &str = "gRPC listener";
-/// After the streams have ended, wait this long for connections to close.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a source works with.
 #[derive(Debug)]
@@ -52,14 +50,31 @@ pub struct SourceContext {
 /// A running source; it ends only when told to, or with an error.
 pub type SourceTask = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
-/// Serves what `config` names until the process is asked to end.
+/// Serves what `config` names until the process is asked to end. When it is asked again, it does not wait any more.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     server::raise_open_files();
     let app = App::start(&config, |context, registry| {
         source(&config, context, registry)
     })
     .await?;
-    app.run_until(termination()).await
+    let mut signals = Signals::new().context("listening for signals failed")?;
+    let (asked, asked_once) = oneshot::channel();
+    let stop = async {
+        let reason = signals.next().await;
+        // Nobody listens when everything has stopped.
+        asked.send(signals).ok();
+        reason
+    };
+    let again = async {
+        match asked_once.await {
+            Ok(mut signals) => signals.next().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        outcome = app.run_until(stop) => outcome,
+        reason = again => anyhow::bail!("asked to end again, by {reason}: not waiting for what was still open"),
+    }
 }
 
 /// The source that `config` names.
@@ -216,7 +231,7 @@ impl App {
         let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
         let readiness = self.readiness.clone();
         let metrics = server::Metrics::register(registry.sub_registry_with_prefix("grpc"));
-        let drain = config.drain_timeout + CLOSE_TIMEOUT;
+        let drain = config.drain_timeout;
         self.tasks.spawn(async move {
             let served = server::serve(
                 listener, routes, HEALTH_OF, readiness, metrics, drain, streams,
@@ -278,15 +293,35 @@ fn unexpected_end(
 
 /// Resolves when the process is asked to end.
 pub async fn termination() -> &'static str {
-    let terminate = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => terminate.recv().await,
-            Err(_) => std::future::pending().await,
+    match Signals::new() {
+        Ok(mut signals) => signals.next().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// The signals that ask the process to end.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+// === impl Signals ===
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next of them, by name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
         }
-    };
-    tokio::select! {
-        _ = terminate => "SIGTERM",
-        _ = tokio::signal::ctrl_c() => "SIGINT",
     }
 }
 
