@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::{error, info};
@@ -247,16 +247,14 @@ impl App {
         mut self,
         stop: impl Future<Output = &'static str>,
     ) -> anyhow::Result<()> {
-        let mut outcome = tokio::select! {
-            reason = stop => {
-                info!(reason, "shutting down");
-                Ok(())
-            }
+        let mut cause = Cause::default();
+        tokio::select! {
+            reason = stop => info!(reason, "shutting down"),
             Some(ended) = self.tasks.join_next() => {
                 self.shutdown.rest.cancel();
-                unexpected_end(ended)
+                cause.add_end(ended);
             }
-        };
+        }
         self.readiness.close("shutting down");
         self.shutdown.streams.cancel();
         if self.grpc.is_none() {
@@ -271,24 +269,52 @@ impl App {
                 }
                 failed => {
                     self.shutdown.rest.cancel();
-                    outcome = outcome.and(unexpected_end(failed));
+                    cause.add_end(failed);
                 }
             }
         }
-        outcome
+        cause.outcome()
     }
 }
 
-fn unexpected_end(
-    ended: Result<(&'static str, anyhow::Result<()>), tokio::task::JoinError>,
-) -> anyhow::Result<()> {
-    let failed = match ended {
-        Ok((task, Ok(()))) => anyhow::anyhow!("{task} ended unexpectedly"),
-        Ok((task, Err(error))) => error.context(format!("{task} failed")),
-        Err(error) => anyhow::Error::new(error).context("a task panicked"),
-    };
-    error!(error = format!("{failed:#}"), "stopping");
-    Err(failed)
+/// Why everything stops, if not because it was asked to: the first error, or else the first task that ended.
+#[derive(Debug, Default)]
+struct Cause {
+    error: Option<anyhow::Error>,
+    ended: Option<&'static str>,
+}
+
+// === impl Cause ===
+
+impl Cause {
+    /// Adds a task that should not have ended, or not so.
+    ///
+    /// One that failed takes others with it, and these may be seen to end before it does.
+    fn add_end(&mut self, ended: Result<(&'static str, anyhow::Result<()>), JoinError>) {
+        let error = match ended {
+            Ok((task, Ok(()))) => {
+                info!(task, "ended, stopping");
+                self.ended.get_or_insert(task);
+                return;
+            }
+            Ok((task, Err(error))) => error.context(format!("{task} failed")),
+            Err(error) => anyhow::Error::new(error).context("a task panicked"),
+        };
+        error!(error = format!("{error:#}"), "stopping");
+        self.error.get_or_insert(error);
+    }
+
+    fn outcome(self) -> anyhow::Result<()> {
+        match (self.error, self.ended) {
+            (Some(error), _) => Err(error),
+            (None, Some(task)) => {
+                let error = anyhow::anyhow!("{task} ended unexpectedly");
+                error!(error = format!("{error:#}"), "stopped");
+                Err(error)
+            }
+            (None, None) => Ok(()),
+        }
+    }
 }
 
 /// Resolves when the process is asked to end.
@@ -351,4 +377,25 @@ async fn bind(flag: &str, addr: Option<ListenAddr>) -> anyhow::Result<Option<Tcp
 fn local_addr(listener: Option<&TcpListener>) -> anyhow::Result<Option<SocketAddr>> {
     let addr = listener.map(TcpListener::local_addr).transpose();
     addr.context("reading the address of a listener failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_counts_more_than_an_end_that_was_seen_before() {
+        let mut cause = Cause::default();
+        cause.add_end(Ok(("indexer", Ok(()))));
+        cause.add_end(Ok(("source", Err(anyhow::anyhow!("no files")))));
+        cause.add_end(Ok(("admin listener", Err(anyhow::anyhow!("no socket")))));
+        let error = cause.outcome().unwrap_err();
+        assert_eq!(format!("{error:#}"), "source failed: no files");
+
+        let mut cause = Cause::default();
+        cause.add_end(Ok(("indexer", Ok(()))));
+        let error = cause.outcome().unwrap_err();
+        assert_eq!(error.to_string(), "indexer ended unexpectedly");
+        assert!(Cause::default().outcome().is_ok());
+    }
 }
