@@ -3,13 +3,13 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Duration;
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::{error, info};
@@ -35,8 +35,6 @@ const HEALTH_OF: &[&str] = &[
 ];
 /// The task whose end lets the rest stop.
 const GRPC_LISTENER: &str = "gRPC listener";
-/// After the streams have ended, wait this long for connections to close.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a source works with.
 #[derive(Debug)]
@@ -52,13 +50,31 @@ pub struct SourceContext {
 /// A running source; it ends only when told to, or with an error.
 pub type SourceTask = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
-/// Serves what `config` names until the process is asked to end.
+/// Serves what `config` names until the process is asked to end. When it is asked again, it does not wait any more.
 pub async fn run(config: Config) -> anyhow::Result<()> {
+    server::raise_open_files();
     let app = App::start(&config, |context, registry| {
         source(&config, context, registry)
     })
     .await?;
-    app.run_until(termination()).await
+    let mut signals = Signals::new().context("listening for signals failed")?;
+    let (asked, asked_once) = oneshot::channel();
+    let stop = async {
+        let reason = signals.next().await;
+        // Nobody listens when everything has stopped.
+        asked.send(signals).ok();
+        reason
+    };
+    let again = async {
+        match asked_once.await {
+            Ok(mut signals) => signals.next().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        outcome = app.run_until(stop) => outcome,
+        reason = again => anyhow::bail!("asked to end again, by {reason}: not waiting for what was still open"),
+    }
 }
 
 /// The source that `config` names.
@@ -214,10 +230,13 @@ impl App {
         );
         let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
         let readiness = self.readiness.clone();
-        let drain = config.drain_timeout + CLOSE_TIMEOUT;
+        let metrics = server::Metrics::register(registry.sub_registry_with_prefix("grpc"));
+        let drain = config.drain_timeout;
         self.tasks.spawn(async move {
-            let served =
-                server::serve(listener, routes, HEALTH_OF, readiness, drain, streams).await;
+            let served = server::serve(
+                listener, routes, HEALTH_OF, readiness, metrics, drain, streams,
+            )
+            .await;
             (GRPC_LISTENER, served.context("serving gRPC failed"))
         });
     }
@@ -228,16 +247,14 @@ impl App {
         mut self,
         stop: impl Future<Output = &'static str>,
     ) -> anyhow::Result<()> {
-        let mut outcome = tokio::select! {
-            reason = stop => {
-                info!(reason, "shutting down");
-                Ok(())
-            }
+        let mut cause = Cause::default();
+        tokio::select! {
+            reason = stop => info!(reason, "shutting down"),
             Some(ended) = self.tasks.join_next() => {
                 self.shutdown.rest.cancel();
-                unexpected_end(ended)
+                cause.add_end(ended);
             }
-        };
+        }
         self.readiness.close("shutting down");
         self.shutdown.streams.cancel();
         if self.grpc.is_none() {
@@ -252,37 +269,85 @@ impl App {
                 }
                 failed => {
                     self.shutdown.rest.cancel();
-                    outcome = outcome.and(unexpected_end(failed));
+                    cause.add_end(failed);
                 }
             }
         }
-        outcome
+        cause.outcome()
     }
 }
 
-fn unexpected_end(
-    ended: Result<(&'static str, anyhow::Result<()>), tokio::task::JoinError>,
-) -> anyhow::Result<()> {
-    let failed = match ended {
-        Ok((task, Ok(()))) => anyhow::anyhow!("{task} ended unexpectedly"),
-        Ok((task, Err(error))) => error.context(format!("{task} failed")),
-        Err(error) => anyhow::Error::new(error).context("a task panicked"),
-    };
-    error!(error = format!("{failed:#}"), "stopping");
-    Err(failed)
+/// Why everything stops, if not because it was asked to: the first error, or else the first task that ended.
+#[derive(Debug, Default)]
+struct Cause {
+    error: Option<anyhow::Error>,
+    ended: Option<&'static str>,
+}
+
+// === impl Cause ===
+
+impl Cause {
+    /// Adds a task that should not have ended, or not so.
+    ///
+    /// One that failed takes others with it, and these may be seen to end before it does.
+    fn add_end(&mut self, ended: Result<(&'static str, anyhow::Result<()>), JoinError>) {
+        let error = match ended {
+            Ok((task, Ok(()))) => {
+                info!(task, "ended, stopping");
+                self.ended.get_or_insert(task);
+                return;
+            }
+            Ok((task, Err(error))) => error.context(format!("{task} failed")),
+            Err(error) => anyhow::Error::new(error).context("a task panicked"),
+        };
+        error!(error = format!("{error:#}"), "stopping");
+        self.error.get_or_insert(error);
+    }
+
+    fn outcome(self) -> anyhow::Result<()> {
+        match (self.error, self.ended) {
+            (Some(error), _) => Err(error),
+            (None, Some(task)) => {
+                let error = anyhow::anyhow!("{task} ended unexpectedly");
+                error!(error = format!("{error:#}"), "stopped");
+                Err(error)
+            }
+            (None, None) => Ok(()),
+        }
+    }
 }
 
 /// Resolves when the process is asked to end.
 pub async fn termination() -> &'static str {
-    let terminate = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => terminate.recv().await,
-            Err(_) => std::future::pending().await,
+    match Signals::new() {
+        Ok(mut signals) => signals.next().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// The signals that ask the process to end.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+// === impl Signals ===
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next of them, by name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
         }
-    };
-    tokio::select! {
-        _ = terminate => "SIGTERM",
-        _ = tokio::signal::ctrl_c() => "SIGINT",
     }
 }
 
@@ -312,4 +377,25 @@ async fn bind(flag: &str, addr: Option<ListenAddr>) -> anyhow::Result<Option<Tcp
 fn local_addr(listener: Option<&TcpListener>) -> anyhow::Result<Option<SocketAddr>> {
     let addr = listener.map(TcpListener::local_addr).transpose();
     addr.context("reading the address of a listener failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_counts_more_than_an_end_that_was_seen_before() {
+        let mut cause = Cause::default();
+        cause.add_end(Ok(("indexer", Ok(()))));
+        cause.add_end(Ok(("source", Err(anyhow::anyhow!("no files")))));
+        cause.add_end(Ok(("admin listener", Err(anyhow::anyhow!("no socket")))));
+        let error = cause.outcome().unwrap_err();
+        assert_eq!(format!("{error:#}"), "source failed: no files");
+
+        let mut cause = Cause::default();
+        cause.add_end(Ok(("indexer", Ok(()))));
+        let error = cause.outcome().unwrap_err();
+        assert_eq!(error.to_string(), "indexer ended unexpectedly");
+        assert!(Cause::default().outcome().is_ok());
+    }
 }

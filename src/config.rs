@@ -301,11 +301,12 @@ impl Config {
                 "every listener is turned off; give --addr or --metrics-addr an address",
             ));
         }
+        let cluster_name = required("--cluster-name", &args.cluster_name)?;
         Ok(Self {
             addr: args.addr.0,
             metrics_addr: args.metrics_addr.0,
-            source: Source::new(args.kubeconfig, args.manifests)?,
-            cluster_name: required("--cluster-name", &args.cluster_name)?.into(),
+            source: Source::new(args.kubeconfig, args.manifests, cluster_name)?,
+            cluster_name: cluster_name.into(),
             controller_namespace: required("--controller-namespace", &args.controller_namespace)?
                 .into(),
             cluster_domain,
@@ -372,7 +373,7 @@ impl DemoConfig {
 // === impl Source ===
 
 impl Source {
-    fn new(kubeconfig: PathBuf, manifests: PathBuf) -> Result<Self, UsageError> {
+    fn new(kubeconfig: PathBuf, manifests: PathBuf, home: &str) -> Result<Self, UsageError> {
         let given = |path: &PathBuf| !path.as_os_str().is_empty();
         match (given(&kubeconfig), given(&manifests)) {
             (true, true) => Err(UsageError::flag(
@@ -384,6 +385,13 @@ impl Source {
                 format!(
                     "{} is not a folder; name one that has a sub-folder of YAML files per cluster",
                     manifests.display()
+                ),
+            )),
+            (_, true) if !manifests.join(home).is_dir() => Err(UsageError::flag(
+                "--manifests",
+                format!(
+                    "there is no folder {}, which would be the home cluster's; make it, or give --cluster-name the name of its folder",
+                    manifests.join(home).display()
                 ),
             )),
             (_, true) => Ok(Self::Manifests(manifests)),

@@ -24,7 +24,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         match command {
             Command::Serve(config) => {
                 telemetry::init(config.log)?;
@@ -56,7 +56,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Ok(Verdict::Fine.into())
             }
         }
-    })
+    });
+    // Whoever is asked twice to end does not wait for a thread that still reads.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Says in one line what went wrong, and how the process ends.

@@ -2,13 +2,19 @@
 //!
 //! What is served beside health and reflection is handed in by `app`.
 
+mod greeted;
+mod incoming;
+mod requests;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
+
+pub use incoming::{Metrics, raise_open_files};
+use requests::Requests;
 
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::readiness::Readiness;
@@ -24,6 +30,11 @@ const STREAMS_PER_CONNECTION_MAX: u32 = 100_000;
 const RESETS_PENDING_MAX: usize = 1024;
 /// Requests are short: an authority and a token.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
+
+/// After the last request has ended, wait this long for connections to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// After the drain, wait this long for clients to read what is left of their answers.
+const OVERDUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why serving failed.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +55,9 @@ pub enum ServerError {
     },
 }
 
-/// Serves until `shutdown`, then lets requests end for at most `drain`.
+/// Serves until `shutdown`, then lets requests to `routes` end, which they do by themselves within `drain`.
+///
+/// Connections that are left open then, and answers that are not read, hold it up for a short time only.
 ///
 /// `health` names the services whose health is reported: serving when ready.
 pub async fn serve(
@@ -52,6 +65,7 @@ pub async fn serve(
     routes: Routes,
     health_of: &[&str],
     readiness: Readiness,
+    metrics: Metrics,
     drain: Duration,
     shutdown: CancellationToken,
 ) -> Result<(), ServerError> {
@@ -62,25 +76,28 @@ pub async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let (health, health_service) = tonic_health::server::health_reporter();
+    let requests = Requests::default();
     let server = tonic::transport::Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .http2_max_header_list_size(Some(HEADER_BYTES_MAX))
         .http2_max_pending_accept_reset_streams(Some(RESETS_PENDING_MAX))
         .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
-        .add_routes(routes)
+        .add_routes(routes.into_axum_router().layer(requests.clone()).into())
         .add_service(health_service)
         .add_service(descriptors().build_v1()?)
         .add_service(descriptors().build_v1alpha()?);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = incoming::incoming(listener, metrics);
     let serving = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     tokio::select! {
         result = serving => result.map_err(|source| ServerError::Serve { addr, source }),
         () = report_health(&health, health_of, &readiness) => Ok(()),
         () = async {
             shutdown.cancelled().await;
-            tokio::time::sleep(drain).await;
+            let over = tokio::time::timeout(drain + OVERDUE_TIMEOUT, requests.none()).await;
+            if over.is_ok() {
+                tokio::time::sleep(CLOSE_TIMEOUT).await;
+            }
         } => Ok(()),
     }
 }

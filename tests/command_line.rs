@@ -66,6 +66,20 @@ fn a_flag_wins_over_its_variable() {
 }
 
 #[test]
+fn manifests_without_a_home_cluster_are_64() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("west")).unwrap();
+    let manifests = folder.path().to_str().unwrap();
+    let missing = folder.path().join("home").display().to_string();
+    check(
+        &["serve", "--manifests", manifests],
+        &[],
+        64,
+        &format!("tributary: --manifests: there is no folder {missing}"),
+    );
+}
+
+#[test]
 fn nobody_to_ask_is_2() {
     check(
         &["endpoints", "web.shop", "--addr", "127.0.0.1:1"],

@@ -227,7 +227,8 @@ pub(super) struct ServeArgs {
 
     /// Over how long open streams are ended at shutdown, spread so that clients do not all come back at once
     ///
-    /// Keep it below the Pod's terminationGracePeriodSeconds.
+    /// The process ends 1s after the last stream, and at most 5s after this time: clients that do not read are not waited for
+    /// longer. Keep the sum below the Pod's terminationGracePeriodSeconds. A second SIGTERM or SIGINT ends the process at once.
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_DRAIN_TIMEOUT", default_value = "10s", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) drain_timeout: Duration,
 

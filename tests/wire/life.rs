@@ -6,6 +6,8 @@ use anyhow::Result;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use linkerd2_proxy_api::destination::GetDestination;
 use linkerd2_proxy_api::destination::destination_client::DestinationClient;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tonic::Code;
 use tonic::transport::Endpoint;
 
@@ -171,6 +173,56 @@ fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
             "{}",
             tributary.log_tail(20)
         );
+        Ok(())
+    });
+}
+
+#[test]
+fn connections_without_streams_are_not_waited_for() {
+    run(async {
+        let (manifests, other) = shop().await?;
+        drop(other);
+        // Longer than a test may take.
+        let arguments = ["--drain-timeout", "1h"];
+        let tributary = Tributary::serve_manifests(manifests.path(), &arguments).await?;
+        // Speaks HTTP/2, with no settings, and then answers nothing.
+        let mut silent = TcpStream::connect(tributary.address()).await?;
+        silent
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .await?;
+        silent.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
+        let raw = Raw::connect(tributary.address()).await?;
+        let name = authority("shop", "nobody");
+        let answer = raw.ask(GET, question(&name, "")).await?;
+        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+        assert!(
+            tributary.terminate().await?.success(),
+            "{}",
+            tributary.log_tail(20)
+        );
+        drop((silent, raw));
+        Ok(())
+    });
+}
+
+#[test]
+fn who_asks_twice_is_not_kept_waiting() {
+    run(async {
+        let (manifests, other) = shop().await?;
+        drop(other);
+        let arguments = ["--drain-timeout", "1h"];
+        let tributary = Tributary::serve_manifests(manifests.path(), &arguments).await?;
+        let streams: Vec<_> = (0..20)
+            .map(|_| tributary.get(&authority("shop", "web")))
+            .collect();
+        for stream in &streams {
+            stream.wait_for_exactly(&WEB).await;
+        }
+        tributary.ask_to_end()?;
+        tributary.log_line("shutting down").await?;
+        let status = tributary.terminate().await?;
+        assert_eq!(status.code(), Some(1), "{}", tributary.log_tail(20));
+        tributary.log_line("asked to end again, by SIGTERM").await?;
         Ok(())
     });
 }
