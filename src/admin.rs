@@ -123,7 +123,7 @@ impl Pages {
     }
 
     fn ready(&self) -> Response<Full<Bytes>> {
-        let pending = self.readiness.pending();
+        let pending = self.readiness.explained();
         if pending.is_empty() {
             return plain(StatusCode::OK, "ok\n");
         }

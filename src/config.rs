@@ -26,6 +26,7 @@ pub use usage::UsageError;
 use crate::model::{ClusterName, Namespace, PortSet, Text};
 use crate::proto::destination::Http2ClientParams;
 use args::{Cli, DemoArgs, EndpointsArgs, ProfileArgs, ServeArgs, Subcommand};
+use usage::Origins;
 
 /// Domain of cluster-internal names, and trust domain, where none is configured.
 const DEFAULT_DOMAIN: &str = "cluster.local";
@@ -209,13 +210,13 @@ pub enum Colour {
 /// Reads a command line and the environment.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = command()
-        .try_get_matches_from(&args)
-        .and_then(|matches| Cli::from_arg_matches(&matches))
-        .map_err(|error| usage::stop(&error, &args))?;
+    let refused = |error| usage::stop(&error, &args);
+    let matches = command().try_get_matches_from(&args).map_err(refused)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(refused)?;
+    let origins = Origins(matches.subcommand().map_or(&matches, |(_, of)| of));
     match cli.command {
         Subcommand::Destination { args } => destination(&args),
-        Subcommand::Serve(serve) => Config::new(*serve)
+        Subcommand::Serve(serve) => Config::new(*serve, origins)
             .map(|config| Command::Serve(Box::new(config)))
             .map_err(Stop::Usage),
         Subcommand::Demo(demo) => Ok(Command::Demo(DemoConfig::new(&demo))),
@@ -233,6 +234,9 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
 fn destination(args: &[String]) -> Result<Command, Stop> {
     if reference::asks_for_version(args) {
         return read(["tributary", "--version"].map(OsString::from));
+    }
+    if reference::asks_for_help(args) {
+        return Err(Stop::Answer(reference::help()));
     }
     let (serve, notices) = reference::serve_args(args).map_err(Stop::Usage)?;
     let args = ["tributary", "serve"].map(OsString::from);
@@ -272,11 +276,15 @@ pub fn colour(stream: &impl IsTerminal) -> Colour {
 // === impl Config ===
 
 impl Config {
-    fn new(args: ServeArgs) -> Result<Self, UsageError> {
+    fn new(args: ServeArgs, origins: Origins<'_>) -> Result<Self, UsageError> {
         let mut notices = Vec::new();
         let (cluster_domain, identity_trust_domain) = domains(
-            &args.cluster_domain,
-            &args.identity_trust_domain,
+            domain("--cluster-domain", &args.cluster_domain, origins)?,
+            domain(
+                "--identity-trust-domain",
+                &args.identity_trust_domain,
+                origins,
+            )?,
             &mut notices,
         );
         let (default_opaque_ports, bad) = PortSet::parse(&args.default_opaque_ports, |_| None);
@@ -290,25 +298,29 @@ impl Config {
             }
         };
         if args.startup_grace >= PROXY_FIRST_MESSAGE {
-            return Err(UsageError::flag(
+            return Err(origins.refuse(
                 "--startup-grace",
                 "must be below 3s, after which proxies give up waiting for a first answer; try 2s",
             ));
         }
         if args.addr.is_none() && args.metrics_addr.is_none() {
-            return Err(UsageError::flag(
+            return Err(origins.refuse(
                 "--addr",
                 "every listener is turned off; give --addr or --metrics-addr an address",
             ));
         }
-        let cluster_name = required("--cluster-name", &args.cluster_name)?;
+        let cluster_name = required("--cluster-name", &args.cluster_name, origins)?;
         Ok(Self {
             addr: args.addr.0,
             metrics_addr: args.metrics_addr.0,
-            source: Source::new(args.kubeconfig, args.manifests, cluster_name)?,
+            source: Source::new(args.kubeconfig, args.manifests, cluster_name, origins)?,
             cluster_name: cluster_name.into(),
-            controller_namespace: required("--controller-namespace", &args.controller_namespace)?
-                .into(),
+            controller_namespace: required(
+                "--controller-namespace",
+                &args.controller_namespace,
+                origins,
+            )?
+            .into(),
             cluster_domain,
             identity_trust_domain,
             default_opaque_ports,
@@ -327,14 +339,14 @@ impl Config {
 }
 
 fn domains(cluster: &str, trust: &str, notices: &mut Vec<Notice>) -> (Text, Text) {
-    let cluster = Text::from(cluster.trim_matches('.'));
+    let cluster = Text::from(cluster);
     let cluster = if cluster.is_empty() {
         notices.push(Notice::ClusterDomainEmpty);
         Text::from(DEFAULT_DOMAIN)
     } else {
         cluster
     };
-    let trust = match trust.trim_matches('.') {
+    let trust = match trust {
         "" => {
             if cluster.as_str() != DEFAULT_DOMAIN {
                 notices.push(Notice::TrustDomainUnset {
@@ -348,9 +360,25 @@ fn domains(cluster: &str, trust: &str, notices: &mut Vec<Notice>) -> (Text, Text
     (cluster, Text::from(trust))
 }
 
-fn required<'a>(flag: &'static str, value: &'a str) -> Result<&'a str, UsageError> {
+/// A domain without dots around it; may be empty.
+fn domain<'a>(flag: &str, value: &'a str, origins: Origins<'_>) -> Result<&'a str, UsageError> {
+    let domain = value.trim_matches('.');
+    let belongs = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if domain.chars().all(belongs) && !domain.contains("..") {
+        Ok(domain)
+    } else {
+        let reason = format!("{value:?} is not a domain; write it as {DEFAULT_DOMAIN} is written");
+        Err(origins.refuse(flag, reason))
+    }
+}
+
+fn required<'a>(
+    flag: &'static str,
+    value: &'a str,
+    origins: Origins<'_>,
+) -> Result<&'a str, UsageError> {
     match value.trim() {
-        "" => Err(UsageError::flag(flag, "must not be empty")),
+        "" => Err(origins.refuse(flag, "must not be empty")),
         value => Ok(value),
     }
 }
@@ -373,21 +401,29 @@ impl DemoConfig {
 // === impl Source ===
 
 impl Source {
-    fn new(kubeconfig: PathBuf, manifests: PathBuf, home: &str) -> Result<Self, UsageError> {
+    fn new(
+        kubeconfig: PathBuf,
+        manifests: PathBuf,
+        home: &str,
+        origins: Origins<'_>,
+    ) -> Result<Self, UsageError> {
         let given = |path: &PathBuf| !path.as_os_str().is_empty();
         match (given(&kubeconfig), given(&manifests)) {
-            (true, true) => Err(UsageError::flag(
+            (true, true) => Err(origins.refuse(
                 "--manifests",
-                "cannot be used together with --kubeconfig; leave one of them out",
+                format!(
+                    "cannot be used together with {}; leave one of them out",
+                    origins.name("--kubeconfig")
+                ),
             )),
-            (_, true) if !manifests.is_dir() => Err(UsageError::flag(
+            (_, true) if !manifests.is_dir() => Err(origins.refuse(
                 "--manifests",
                 format!(
                     "{} is not a folder; name one that has a sub-folder of YAML files per cluster",
                     manifests.display()
                 ),
             )),
-            (_, true) if !manifests.join(home).is_dir() => Err(UsageError::flag(
+            (_, true) if !manifests.join(home).is_dir() => Err(origins.refuse(
                 "--manifests",
                 format!(
                     "there is no folder {}, which would be the home cluster's; make it, or give --cluster-name the name of its folder",
@@ -395,7 +431,7 @@ impl Source {
                 ),
             )),
             (_, true) => Ok(Self::Manifests(manifests)),
-            (true, _) if !kubeconfig.is_file() => Err(UsageError::flag(
+            (true, _) if !kubeconfig.is_file() => Err(origins.refuse(
                 "--kubeconfig",
                 format!(
                     "{} is not a file; name the kubeconfig of the home cluster, or leave the flag out inside a cluster",
@@ -437,7 +473,8 @@ impl Notice {
             Self::NoEffect(flag) => warn!(flag, "has no effect here"),
             Self::TransportMode(mode) => error!(
                 flag = "--outbound-transport-mode",
-                mode, "unknown mode, using transparent; write transparent or transport-header"
+                mode,
+                "unknown mode, using transparent: proxies connect to workloads at their own ports; write transparent or transport-header"
             ),
         }
     }

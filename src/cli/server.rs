@@ -98,6 +98,9 @@ pub(super) fn what(error: &AskError, authority: &str) -> String {
         AskError::Connect { .. } => format!("{error}: {}", error.root()),
         AskError::Silent { .. } => error.to_string(),
         AskError::Refused { server, status } => {
+            if let Some(cause) = broken(status) {
+                return format!("{server} does not speak gRPC, or broke off: {cause}");
+            }
             let said = one_line(status.message());
             match status.code() {
                 Code::NotFound => format!("{server} knows nothing of {authority}: {said}"),
@@ -119,6 +122,9 @@ fn remedy(error: &AskError) -> &'static str {
              kubectl -n linkerd port-forward deploy/tributary 8086"
         }
         AskError::Silent { .. } => "its /ready page says what it waits for",
+        AskError::Refused { status, .. } if broken(status).is_some() => {
+            "is that its gRPC port? Name another with --addr; /ready and /metrics are on a port of their own"
+        }
         AskError::Refused { status, .. } => match status.code() {
             Code::NotFound => "`kubectl get services -A` lists the Services there are",
             Code::FailedPrecondition => "mend the labels of the Service",
@@ -130,6 +136,12 @@ fn remedy(error: &AskError) -> &'static str {
     }
 }
 
+/// What is wrong with the connection, if that and not the server is where the status comes from.
+fn broken(status: &Status) -> Option<String> {
+    let is_vague = matches!(status.code(), Code::Unknown | Code::Internal);
+    status.source().filter(|_| is_vague).map(root)
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -139,14 +151,16 @@ fn one_line(text: &str) -> String {
 impl AskError {
     /// The last of the causes: what the network said, without the layers above it.
     pub(super) fn root(&self) -> String {
-        let mut cause = self.source();
-        let mut text = String::new();
-        while let Some(error) = cause {
-            text = error.to_string();
-            cause = error.source();
-        }
-        text
+        self.source().map(root).unwrap_or_default()
     }
+}
+
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }
 
 pub(super) fn refused(server: &str, status: Status) -> AskError {

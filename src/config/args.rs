@@ -15,6 +15,9 @@ use super::duration::parse_duration;
 use super::{ListenAddr, LogConfig, http2};
 use crate::proto::destination::Http2ClientParams;
 
+/// Most streams that can be asked for.
+const STREAMS_MAX: u32 = 10_000_000;
+
 /// Endpoint discovery for multi-cluster Kubernetes.
 ///
 /// Answers Linkerd proxies (the destination API) from one index over the home cluster and every cluster linked to it.
@@ -222,7 +225,7 @@ pub(super) struct ServeArgs {
     pub(super) startup_grace: Duration,
 
     /// Streams that may be open at once; more are refused with RESOURCE_EXHAUSTED
-    #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = "Limits")]
+    #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = parse_streams, help_heading = "Limits")]
     pub(super) max_streams: u32,
 
     /// Over how long open streams are ended at shutdown, spread so that clients do not all come back at once
@@ -467,6 +470,13 @@ fn parse_listen(text: &str) -> Result<MaybeListen, String> {
 )]
 fn parse_path(text: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
+}
+
+fn parse_streams(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| (1..=STREAMS_MAX).contains(number))
+        .ok_or_else(|| format!("expected a whole number from 1 to {STREAMS_MAX}"))
 }
 
 fn parse_http2(text: &str) -> Result<MaybeHttp2, String> {

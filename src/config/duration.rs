@@ -11,6 +11,10 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
+    let unsigned = text.strip_prefix('-');
+    if unsigned.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')) {
+        return Err(format!("must not be negative; {EXPECTED}"));
+    }
     let expected = || EXPECTED.to_owned();
     let mut rest = text;
     let mut total = Duration::ZERO;

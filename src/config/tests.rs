@@ -116,6 +116,10 @@ fn odd_values_are_noticed_and_replaced() {
     assert_eq!(config.cluster_domain.as_str(), "cluster.local");
     assert_eq!(config.notices, [Notice::ClusterDomainEmpty]);
 
+    let config = serve(&["--cluster-domain=cluster.local."]);
+    assert_eq!(config.cluster_domain.as_str(), "cluster.local");
+    assert_eq!(config.notices, []);
+
     let config = serve(&["--cluster-domain=corp.example"]);
     assert_eq!(config.identity_trust_domain.as_str(), "cluster.local");
     let cluster_domain = "corp.example".into();
@@ -140,12 +144,42 @@ fn a_wrong_command_line_is_told_in_one_line() {
         (&["serve", "--addr", "8086"], "expected :PORT"),
         (&["serve", "--startup-grace", "3s"], "must be below 3s"),
         (&["serve", "--startup-grace", "2"], "such as 2s, 500ms"),
+        (
+            &["serve", "--drain-timeout", "-2s"],
+            "--drain-timeout: must not be negative, as -2s is",
+        ),
+        (
+            &["serve", "--drain-timeout=-2s"],
+            "must not be negative; expected a number and a unit",
+        ),
         (&["serve", "--max-streams", "0"], "--max-streams"),
+        (
+            &["serve", "--max-streams", "-5"],
+            "--max-streams: must not be negative",
+        ),
+        (
+            &["serve", "--max-streams", "--addr=:1"],
+            "a value is required for '--max-streams",
+        ),
+        (
+            &["serve", "--max-streams=many"],
+            "expected a whole number from 1 to 10000000",
+        ),
         (
             &["serve", "--log-level", "loud"],
             "panic, fatal, error, warn, info, debug, trace",
         ),
         (&["serve", "--enable-ipv6=maybe"], "--enable-ipv6"),
+        (
+            &["serve", "--enable-ipv6", "false"],
+            "write --enable-ipv6=false",
+        ),
+        (&["endpoints", "web.shop", "--watch", "true"], "'true'"),
+        (
+            &["serve", "--cluster-domain", "cluster local"],
+            "--cluster-domain: \"cluster local\" is not a domain",
+        ),
+        (&["serve", "--cluster-domain=a..b"], "is not a domain"),
         (
             &["serve", "--meshed-http2-client-params", "[]"],
             "must be a JSON object",
@@ -193,6 +227,22 @@ fn a_wrong_command_line_is_told_in_one_line() {
 }
 
 #[test]
+fn a_value_from_the_environment_is_named_by_its_variable() {
+    let command = clap::Command::new("serve").arg(
+        clap::Arg::new("kubeconfig")
+            .long("kubeconfig")
+            // A variable that every test has.
+            .env("CARGO_MANIFEST_DIR"),
+    );
+    let name = |args: &[&str]| {
+        let matches = command.clone().get_matches_from(args);
+        Origins(&matches).name("--kubeconfig")
+    };
+    assert_eq!(name(&["serve"]), "TRIBUTARY_KUBECONFIG (environment)");
+    assert_eq!(name(&["serve", "--kubeconfig=x"]), "--kubeconfig");
+}
+
+#[test]
 fn help_and_version_are_answers() {
     for args in [
         &[][..],
@@ -202,6 +252,26 @@ fn help_and_version_are_answers() {
         &["endpoints", "-h"],
     ] {
         assert!(matches!(parse(args), Err(Stop::Answer(_))), "{args:?}");
+    }
+}
+
+#[test]
+fn the_help_of_destination_is_in_its_own_syntax() {
+    for args in [
+        &["destination", "--help"][..],
+        &["destination", "-help"],
+        &["destination", "-addr=:1", "-h"],
+    ] {
+        let Err(Stop::Answer(text)) = parse(args) else {
+            panic!("{args:?}");
+        };
+        assert!(
+            text.contains("Usage: tributary destination [-FLAG=VALUE]..."),
+            "{text}"
+        );
+        assert!(text.contains("\n  -outbound-transport-mode=MODE"), "{text}");
+        assert!(text.contains("\n  -enable-ipv6=BOOL "), "{text}");
+        assert!(!text.contains("--addr"), "{text}");
     }
 }
 

@@ -51,6 +51,11 @@ impl Indexer {
         readiness: Readiness,
         metrics: IndexMetrics,
     ) -> (Self, Catalog) {
+        let reasons = (board.clone(), home.clone());
+        readiness.explain(gate(&home), move || {
+            let (board, home) = &reasons;
+            board.status(home)?.waits_for()
+        });
         let catalog = Catalog::new(policy, board);
         let indexer = Self {
             index: Index::new(home),
@@ -196,7 +201,7 @@ impl Indexer {
     fn publish_clusters(&self) {
         let clusters = self.index.clusters();
         for cluster in &clusters {
-            let gate = format!("cluster {}", cluster.name);
+            let gate = gate(&cluster.name);
             if cluster.role == ClusterRole::Home {
                 match cluster.state {
                     ClusterState::Synced => self.readiness.open(&gate),
@@ -255,6 +260,11 @@ impl IndexMetrics {
         );
         metrics
     }
+}
+
+/// The gate that is closed until a cluster has been read.
+fn gate(cluster: &ClusterName) -> String {
+    format!("cluster {cluster}")
 }
 
 fn seconds(duration: Duration) -> f64 {

@@ -204,6 +204,24 @@ impl StatusBoard {
     }
 }
 
+// === impl ClusterStatus ===
+
+impl ClusterStatus {
+    /// What keeps the cluster from being known, in one line: its trouble, or else the kinds that have not been read.
+    pub fn waits_for(&self) -> Option<String> {
+        if let Connection::Unreachable(reason) | Connection::Rejected(reason) = &self.connection {
+            return Some(reason.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        let unread: Vec<_> = self
+            .kinds
+            .iter()
+            .filter(|(_, status, _)| *status == KindStatus::Syncing)
+            .map(|(kind, ..)| kind.resource())
+            .collect();
+        (!unread.is_empty()).then(|| format!("reading {}", unread.join(", ")))
+    }
+}
+
 // === impl Entry ===
 
 impl Entry {

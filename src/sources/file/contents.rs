@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +20,8 @@ use crate::sources::k8s::convert::{Converted, Warning};
 
 /// Warnings about the objects of one file that are logged one by one.
 const WARNINGS_MAX: usize = 20;
+/// Bytes of the largest file that is read: far more than any manifest has, and far less than memory.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Names of the objects that the files of one cluster define. What they say is with the index alone.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ struct File {
 enum Seen {
     Content(u64),
     Failed(io::ErrorKind),
+    Special,
+    TooLarge,
 }
 
 /// What was found in a file that is not as it was.
@@ -76,12 +80,23 @@ struct Remark {
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
-    #[error("reading it failed: {0}")]
-    Read(#[from] io::Error),
+    #[error(transparent)]
+    Read(#[from] Unread),
     #[error("it is not UTF-8 text")]
     Encoding(#[from] std::string::FromUtf8Error),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+}
+
+/// Why nothing is read from a file.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error("reading it failed: {0}")]
+    Failed(#[from] io::Error),
+    #[error("it is a pipe, a device or the like, not a regular file")]
+    Special,
+    #[error("it has more than {FILE_BYTES_MAX} bytes; split it")]
+    TooLarge,
 }
 
 // === impl Contents ===
@@ -155,10 +170,10 @@ impl Contents {
 
     /// Reads a file, and parses it if it is not as it was.
     fn look_at(&self, path: &Path) -> Option<Look> {
-        let bytes = std::fs::read(self.folder.join(path));
+        let bytes = read(&self.folder.join(path));
         let seen = match &bytes {
             Ok(bytes) => Seen::Content(hash(bytes)),
-            Err(error) => Seen::Failed(error.kind()),
+            Err(error) => error.seen(),
         };
         if self
             .files
@@ -322,7 +337,7 @@ impl Contents {
 
     /// Reads a file again for definitions that another file hid until now.
     fn uncover(&mut self, path: &Arc<Path>, names: Vec<ObjectName>, edits: &mut Edits) {
-        let parsed = std::fs::read(self.folder.join(path))
+        let parsed = read(&self.folder.join(path))
             .map_err(Broken::from)
             .and_then(|bytes| self.parse(path, bytes));
         let mut objects: HashMap<_, _> = match parsed {
@@ -417,6 +432,38 @@ impl Parsed {
     }
 }
 
+// === impl Unread ===
+
+impl Unread {
+    fn seen(&self) -> Seen {
+        match self {
+            Self::Failed(error) => Seen::Failed(error.kind()),
+            Self::Special => Seen::Special,
+            Self::TooLarge => Seen::TooLarge,
+        }
+    }
+}
+
+/// Reads a file, unless that might never end: opening a pipe waits for a writer, and a device may have no end.
+fn read(path: &Path) -> Result<Vec<u8>, Unread> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(Unread::Special);
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(Unread::TooLarge);
+    }
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    let read = std::fs::File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    if read as u64 > FILE_BYTES_MAX {
+        return Err(Unread::TooLarge);
+    }
+    Ok(bytes)
+}
+
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -460,5 +507,32 @@ fn shown_name(name: &ObjectName) -> String {
         ObjectName::ExternalWorkload(name) => format!("{resource} {name}"),
         ObjectName::Server(name) => format!("{resource} {name}"),
         ObjectName::Profile(name) => format!("{resource} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_some_size_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.yaml");
+        let outcome = || {
+            read(&path)
+                .map(|bytes| bytes.len())
+                .map_err(|error| error.seen())
+        };
+        assert_eq!(outcome(), Err(Seen::Failed(io::ErrorKind::NotFound)));
+        std::fs::write(&path, "text").unwrap();
+        assert_eq!(outcome(), Ok(4));
+        std::fs::File::create(&path)
+            .unwrap()
+            .set_len(FILE_BYTES_MAX + 1)
+            .unwrap();
+        assert_eq!(outcome(), Err(Seen::TooLarge));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(outcome(), Err(Seen::Special));
     }
 }

@@ -325,6 +325,29 @@ async fn a_broken_file_costs_its_new_version_only() {
 }
 
 #[tokio::test]
+async fn a_pipe_named_like_a_manifest_holds_nothing_up() {
+    let files = Files::new();
+    for pipe in ["home/first.yaml", "home/.later"] {
+        let made = std::process::Command::new("mkfifo")
+            .arg(files.path(pipe))
+            .status();
+        assert!(made.expect("mkfifo").success());
+    }
+    let bench = files.start();
+    bench.expect("web", "10.1.0.1@home").await;
+    fs::rename(bench.path("home/.later"), bench.path("home/web.yaml")).expect("rename");
+    bench.write(
+        "home/other.yaml",
+        &slice_of("web-2", &[("other", "10.1.0.9")]),
+    );
+    bench.expect("web", "10.1.0.1@home 10.1.0.9@home").await;
+
+    fs::remove_file(bench.path("home/web.yaml")).expect("remove");
+    bench.expect("web", "10.1.0.9@home").await;
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn of_two_definitions_the_last_by_path_counts() {
     let files = Files::new();
     files.write("home/zz.yaml", &backends(&[("web-2", "10.1.0.2")]));
