@@ -235,6 +235,9 @@ fn destination(args: &[String]) -> Result<Command, Stop> {
     if reference::asks_for_version(args) {
         return read(["tributary", "--version"].map(OsString::from));
     }
+    if reference::asks_for_help(args) {
+        return Err(Stop::Answer(reference::help()));
+    }
     let (serve, notices) = reference::serve_args(args).map_err(Stop::Usage)?;
     let args = ["tributary", "serve"].map(OsString::from);
     let args = args

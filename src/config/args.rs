@@ -221,17 +221,17 @@ pub(super) struct ServeArgs {
     /// How long a first answer waits for linked clusters that have not been read yet; below 3s
     ///
     /// What they have joins later on the same stream. Proxies give up on a first answer after 3s.
-    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STARTUP_GRACE", default_value = "2s", value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Limits")]
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STARTUP_GRACE", default_value = "2s", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) startup_grace: Duration,
 
     /// Streams that may be open at once; more are refused with RESOURCE_EXHAUSTED
-    #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = parse_streams, allow_hyphen_values = true, help_heading = "Limits")]
+    #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = parse_streams, help_heading = "Limits")]
     pub(super) max_streams: u32,
 
     /// Over how long open streams are ended at shutdown, spread so that clients do not all come back at once
     ///
     /// Keep it below the Pod's terminationGracePeriodSeconds.
-    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_DRAIN_TIMEOUT", default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Limits")]
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_DRAIN_TIMEOUT", default_value = "10s", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) drain_timeout: Duration,
 
     #[command(flatten)]

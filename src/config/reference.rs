@@ -67,8 +67,6 @@ pub(super) fn serve_args(args: &[String]) -> Result<(Vec<String>, Vec<Notice>), 
                     "only EndpointSlices are read; leave the flag out, every supported Kubernetes has them",
                 ));
             }
-        } else if matches!(name, "help" | "h") {
-            serve.push("--help".to_owned());
         } else {
             return Err(UsageError::flag(
                 &format!("-{name}"),
@@ -84,6 +82,48 @@ pub(super) fn asks_for_version(args: &[String]) -> bool {
     args.iter().any(|arg| {
         matches!(arg.trim_start_matches('-'), "version" | "version=true") && arg.starts_with('-')
     })
+}
+
+/// Whether the controller would only print its flags.
+pub(super) fn asks_for_help(args: &[String]) -> bool {
+    args.iter()
+        .any(|arg| matches!(arg.as_str(), "-h" | "--h" | "-help" | "--help"))
+}
+
+/// The flags, in the controller's syntax, with what `serve` says of them.
+pub(super) fn help() -> String {
+    let command = super::command();
+    let about = command
+        .find_subcommand("destination")
+        .and_then(|destination| destination.get_long_about().map(ToString::to_string))
+        .unwrap_or_default()
+        .replace(". ", ".\n");
+    let flags = command
+        .find_subcommand("serve")
+        .into_iter()
+        .flat_map(clap::Command::get_arguments);
+    let mut lines = Vec::new();
+    for flag in flags {
+        let name = flag.get_long().unwrap_or_default();
+        if WITH_VALUE.contains(&name) || SWITCHES.contains(&name) {
+            let value = flag.get_value_names().and_then(<[_]>::first);
+            let value = value.map_or("VALUE", |value| value.as_str());
+            let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+            lines.push((format!("-{name}={value}"), help));
+        }
+    }
+    let width = lines.iter().map(|(flag, _)| flag.len()).max().unwrap_or(0);
+    let flags: Vec<_> = lines
+        .into_iter()
+        .map(|(flag, help)| format!("  {flag:width$}  {help}"))
+        .collect();
+    let ignored = [IGNORED_WITH_VALUE, IGNORED_SWITCHES].concat();
+    format!(
+        "{about}\n\nUsage: tributary destination [-FLAG=VALUE]...\n\nFlags:\n{}\n\nAccepted, without effect: -{}, \
+         -enable-endpoint-slices=true\n",
+        flags.join("\n"),
+        ignored.join(", -"),
+    )
 }
 
 /// Reads a boolean as Go's flags do.

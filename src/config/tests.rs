@@ -146,12 +146,20 @@ fn a_wrong_command_line_is_told_in_one_line() {
         (&["serve", "--startup-grace", "2"], "such as 2s, 500ms"),
         (
             &["serve", "--drain-timeout", "-2s"],
+            "--drain-timeout: must not be negative, as -2s is",
+        ),
+        (
+            &["serve", "--drain-timeout=-2s"],
             "must not be negative; expected a number and a unit",
         ),
         (&["serve", "--max-streams", "0"], "--max-streams"),
         (
             &["serve", "--max-streams", "-5"],
-            "expected a whole number from 1 to 10000000",
+            "--max-streams: must not be negative",
+        ),
+        (
+            &["serve", "--max-streams", "--addr=:1"],
+            "a value is required for '--max-streams",
         ),
         (
             &["serve", "--max-streams=many"],
@@ -244,6 +252,26 @@ fn help_and_version_are_answers() {
         &["endpoints", "-h"],
     ] {
         assert!(matches!(parse(args), Err(Stop::Answer(_))), "{args:?}");
+    }
+}
+
+#[test]
+fn the_help_of_destination_is_in_its_own_syntax() {
+    for args in [
+        &["destination", "--help"][..],
+        &["destination", "-help"],
+        &["destination", "-addr=:1", "-h"],
+    ] {
+        let Err(Stop::Answer(text)) = parse(args) else {
+            panic!("{args:?}");
+        };
+        assert!(
+            text.contains("Usage: tributary destination [-FLAG=VALUE]..."),
+            "{text}"
+        );
+        assert!(text.contains("\n  -outbound-transport-mode=MODE"), "{text}");
+        assert!(text.contains("\n  -enable-ipv6=BOOL "), "{text}");
+        assert!(!text.contains("--addr"), "{text}");
     }
 }
 

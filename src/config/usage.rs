@@ -40,8 +40,7 @@ impl std::error::Error for UsageError {}
 
 /// Turns what clap says about a command line into an answer or one line.
 pub(super) fn stop(error: &clap::Error, args: &[OsString]) -> Stop {
-    if let Some((flag, value)) = detached_value(error, args) {
-        let reason = format!("a value follows after an equals sign: write {flag}={value}");
+    if let Some((flag, reason)) = stray_value(error, args) {
         return Stop::Usage(UsageError::flag(flag, reason));
     }
     match error.kind() {
@@ -54,8 +53,8 @@ pub(super) fn stop(error: &clap::Error, args: &[OsString]) -> Stop {
     }
 }
 
-/// A flag whose value must follow `=`, and the value that followed a space.
-fn detached_value<'a>(error: &clap::Error, args: &'a [OsString]) -> Option<(&'a str, &'a str)> {
+/// A value that clap does not take for one, where it is clear which flag it belongs to: the flag, and what to write.
+fn stray_value<'a>(error: &clap::Error, args: &'a [OsString]) -> Option<(&'a str, String)> {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(unknown))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     else {
@@ -65,10 +64,21 @@ fn detached_value<'a>(error: &clap::Error, args: &'a [OsString]) -> Option<(&'a 
     let of = command.find_subcommand(args.get(1)?)?;
     args.windows(2).find_map(|pair| {
         let (flag, value) = (pair[0].to_str()?, pair[1].to_str()?);
-        let takes_it = of
+        let name = flag.strip_prefix("--")?;
+        let arg = of
             .get_arguments()
-            .any(|arg| arg.is_require_equals_set() && arg.get_long() == flag.strip_prefix("--"));
-        (takes_it && value == unknown).then_some((flag, value))
+            .find(|arg| arg.get_long() == Some(name))?;
+        let is_negative = value
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        if arg.is_require_equals_set() && value == unknown {
+            let reason = format!("a value follows after an equals sign: write {flag}={value}");
+            Some((flag, reason))
+        } else if is_negative && value.starts_with(unknown.as_str()) {
+            Some((flag, format!("must not be negative, as {value} is")))
+        } else {
+            None
+        }
     })
 }
 
