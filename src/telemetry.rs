@@ -32,6 +32,9 @@ pub fn init(config: LogConfig) -> Result<(), TryInitError> {
         .try_init()
 }
 
+/// Targets of libraries that say of every connection what is said once, or what its failure says too.
+const REPETITIVE: &[&str] = &["kube_client::client::tls", "rustls_platform_verifier"];
+
 /// Our own messages down to `level`; those of libraries a step less, since theirs are about wires and frames.
 fn filter(level: LogLevel) -> Targets {
     let (ours, theirs) = match level {
@@ -43,9 +46,11 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::INFO),
         LogLevel::Trace => (LevelFilter::TRACE, LevelFilter::DEBUG),
     };
-    Targets::new()
-        .with_default(theirs)
-        .with_target("tributary", ours)
+    let mut filter = Targets::new().with_default(theirs);
+    if theirs <= LevelFilter::WARN {
+        filter = filter.with_targets(REPETITIVE.iter().map(|target| (*target, LevelFilter::OFF)));
+    }
+    filter.with_target("tributary", ours)
 }
 
 #[cfg(test)]
@@ -61,5 +66,7 @@ mod tests {
         assert!(!filter.would_enable("tributary::sources", &Level::DEBUG));
         assert!(filter.would_enable("kube_client::client", &Level::WARN));
         assert!(!filter.would_enable("kube_client::client", &Level::INFO));
+        assert!(!filter.would_enable("rustls_platform_verifier::verification", &Level::ERROR));
+        assert!(!filter.would_enable("kube_client::client::tls::rustls_tls", &Level::WARN));
     }
 }

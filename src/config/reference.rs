@@ -96,8 +96,8 @@ pub(super) fn help() -> String {
     let about = command
         .find_subcommand("destination")
         .and_then(|destination| destination.get_long_about().map(ToString::to_string))
-        .unwrap_or_default();
-    let mut text = format!("{about}\n\nUsage: tributary destination [-FLAG=VALUE]...\n\nFlags:\n");
+        .unwrap_or_default()
+        .replace(". ", ".\n");
     let flags = command
         .find_subcommand("serve")
         .into_iter()
@@ -113,15 +113,17 @@ pub(super) fn help() -> String {
         }
     }
     let width = lines.iter().map(|(flag, _)| flag.len()).max().unwrap_or(0);
-    for (flag, help) in lines {
-        text.push_str(&format!("  {flag:width$}  {help}\n"));
-    }
+    let flags: Vec<_> = lines
+        .into_iter()
+        .map(|(flag, help)| format!("  {flag:width$}  {help}"))
+        .collect();
     let ignored = [IGNORED_WITH_VALUE, IGNORED_SWITCHES].concat();
-    text.push_str(&format!(
-        "\nAccepted, without effect: -{}, -enable-endpoint-slices\n",
-        ignored.join(", -")
-    ));
-    text
+    format!(
+        "{about}\n\nUsage: tributary destination [-FLAG=VALUE]...\n\nFlags:\n{}\n\nAccepted, without effect: -{}, \
+         -enable-endpoint-slices=true\n",
+        flags.join("\n"),
+        ignored.join(", -"),
+    )
 }
 
 /// Reads a boolean as Go's flags do.

@@ -4,6 +4,7 @@
 //! every failed attempt as an error. Timeouts are the callers' business, except for establishing a connection.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -17,6 +18,7 @@ use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::Kubeconfig;
 use parking_lot::Mutex;
 use tower::{BoxError, Service, ServiceBuilder};
+use tracing::warn;
 
 use super::failure::{Failure, FailureClass};
 
@@ -34,6 +36,8 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Access {
     origin: Origin,
     current: Mutex<Option<Current>>,
+    /// Whether it has been said that the server's certificate is not checked.
+    warned: AtomicBool,
 }
 
 /// Where credentials come from.
@@ -51,6 +55,7 @@ pub(super) enum Origin {
 struct Current {
     client: kube::Client,
     address: String,
+    unverified: bool,
 }
 
 /// What stands in the way of a client.
@@ -73,6 +78,7 @@ impl Access {
         Self {
             origin,
             current: Mutex::new(None),
+            warned: AtomicBool::new(false),
         }
     }
 
@@ -88,6 +94,13 @@ impl Access {
             .await
             .unwrap_or_else(|error| Err(ConnectError::Interrupted(error)));
         let made = made.map_err(|error| Failure::new(FailureClass::Unusable, chain(&error)))?;
+        if made.unverified && !self.warned.swap(true, Ordering::Relaxed) {
+            warn!(
+                server = %made.address,
+                "certificate of the API server is not checked, anybody may pose as it; replace insecure-skip-tls-verify by \
+                 certificate-authority-data"
+            );
+        }
         Ok(self.current.lock().insert(made).client.clone())
     }
 
@@ -126,6 +139,7 @@ impl Origin {
         Ok(Current {
             client: client(&config).map_err(ConnectError::Client)?,
             address: config.cluster_url.to_string(),
+            unverified: config.accept_invalid_certs,
         })
     }
 }
