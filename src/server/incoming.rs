@@ -38,10 +38,12 @@ pub(super) fn incoming(
     listener: TcpListener,
     metrics: Metrics,
 ) -> impl Stream<Item = io::Result<Greeted<OwnedSemaphorePermit>>> {
+    let max = connections_max();
     let incoming = Incoming {
         listener,
         metrics,
-        permits: Arc::new(Semaphore::new(connections_max())),
+        max,
+        permits: Arc::new(Semaphore::new(max)),
         full: false,
     };
     futures::stream::unfold(incoming, |mut incoming| async {
@@ -58,6 +60,7 @@ pub(super) fn incoming(
 struct Incoming {
     listener: TcpListener,
     metrics: Metrics,
+    max: usize,
     permits: Arc<Semaphore>,
     /// Whether it has been said that there are as many connections as there may be.
     full: bool,
@@ -102,7 +105,10 @@ impl Incoming {
     /// Waits until there may be one more connection.
     async fn permit(&mut self) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            self.full = false;
+            // Not for every connection that comes and goes at the limit.
+            if self.permits.available_permits() > self.max / 10 {
+                self.full = false;
+            }
             return Some(permit);
         }
         if !std::mem::replace(&mut self.full, true) {
