@@ -83,7 +83,7 @@ fn recordings_are_answered_alike() {
 
 /// Replays cases from the queue on clusters of its own until none is left.
 ///
-/// Nearly all of a case's time is waiting for nothing more to happen, so that two lanes take half the time of one.
+/// Nearly all of a case's time is waiting for nothing more to happen, so that several lanes take a fraction of the time of one.
 async fn work(
     lane: usize,
     queue: &Mutex<VecDeque<Case>>,
