@@ -116,6 +116,10 @@ impl Stage {
         compare(case, 1, first, &tributary, &mut clients).await?;
         for (number, step) in (2..).zip(steps) {
             self.perform(case, step).await?;
+            if !step.reopen.is_empty() {
+                // The recorded server knew of the step's changes when streams were opened anew.
+                rest(&clients).await;
+            }
             for name in &step.reopen {
                 if let Some(request) = case.requests.get(name) {
                     clients.insert(name, Client::open(&tributary, request));
@@ -194,12 +198,7 @@ async fn compare(
             client.tend(tributary);
         }
         let differences = differences(case, step, clients);
-        let quiet = clients
-            .values()
-            .map(Client::quiet_since)
-            .fold(begin, Instant::max)
-            .elapsed();
-        if differences.is_empty() && quiet >= QUIET {
+        if differences.is_empty() && quiet(begin, clients) >= QUIET {
             break;
         }
         if begin.elapsed() >= PATIENCE {
@@ -220,6 +219,23 @@ async fn compare(
         );
     }
     Ok(())
+}
+
+/// Waits until the streams have been quiet for a while.
+async fn rest(clients: &BTreeMap<&str, Client>) {
+    let begin = Instant::now();
+    while quiet(begin, clients) < QUIET {
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// How long no stream has had a message; not longer than since `begin`.
+fn quiet(begin: Instant, clients: &BTreeMap<&str, Client>) -> Duration {
+    clients
+        .values()
+        .map(Client::quiet_since)
+        .fold(begin, Instant::max)
+        .elapsed()
 }
 
 fn differences(case: &Case, step: &Step, clients: &BTreeMap<&str, Client>) -> Vec<String> {
