@@ -24,9 +24,9 @@ test:
 deps:
     scripts/deps
 
-# Everything against real API servers and recordings.
+# Everything against real peers and recordings.
 e2e:
-    scripts/test apiserver observed grpcurl
+    scripts/test apiserver observed grpcurl clients
 
 # What the index costs.
 bench:

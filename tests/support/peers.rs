@@ -22,6 +22,8 @@ pub enum Peer {
     KubeControllerManager,
     /// A gRPC client that needs no generated code.
     Grpcurl,
+    /// Python, with the gRPC library that has nothing in common with ours.
+    Grpcio,
 }
 
 // === impl Peer ===
@@ -31,18 +33,23 @@ impl Peer {
     ///
     /// Fails with what to do about it if the program is not installed.
     pub fn program(self) -> Result<PathBuf> {
-        let (name, version) = match self {
-            Self::Etcd => ("etcd", "ETCD"),
-            Self::KubeApiserver => ("kube-apiserver", "KUBERNETES"),
-            Self::KubeControllerManager => ("kube-controller-manager", "KUBERNETES"),
-            Self::Grpcurl => ("grpcurl", "GRPCURL"),
+        let (name, version, file) = match self {
+            Self::Etcd => ("etcd", "ETCD", "etcd"),
+            Self::KubeApiserver => ("kube-apiserver", "KUBERNETES", "kube-apiserver"),
+            Self::KubeControllerManager => (
+                "kube-controller-manager",
+                "KUBERNETES",
+                "kube-controller-manager",
+            ),
+            Self::Grpcurl => ("grpcurl", "GRPCURL", "grpcurl"),
+            Self::Grpcio => ("grpcio", "GRPCIO", "bin/python"),
         };
         if let Some(program) = given(name) {
             return Ok(program);
         }
         let program = peers_folder()?
             .join(format!("{name}-{}", pinned(version)?))
-            .join(name);
+            .join(file);
         if !program.exists() {
             bail!("{} is missing: run scripts/deps {name}", program.display());
         }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{OnceLock, mpsc};
 
 use anyhow::{Context, Result, ensure};
@@ -47,11 +47,43 @@ impl Process {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
-            .stderr(output)
-            // Not in the terminal's foreground group: Ctrl-C reaches the tests, and the kernel then ends the children.
-            .process_group(0);
+            .stderr(output);
+        Self::spawn(name, command, log)
+    }
+
+    /// Starts `program` as one to talk to, with only standard error going to the file `log`.
+    pub fn start_dialogue(
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        environment: &[(&str, &Path)],
+        log: &Path,
+    ) -> Result<(Self, ChildStdin, ChildStdout)> {
+        let complaints =
+            File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        let mut command = die_with_parent(program);
+        command
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(complaints);
+        let process = Self::spawn(name, command, log)?;
+        let (input, output) = {
+            let mut child = process.child.lock();
+            (child.stdin.take(), child.stdout.take())
+        };
+        let input = input.context("standard input is a pipe")?;
+        let output = output.context("standard output is a pipe")?;
+        Ok((process, input, output))
+    }
+
+    fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
+        // Not in the terminal's foreground group: Ctrl-C reaches the tests, and the kernel then ends the children.
+        command.process_group(0);
+        let program = format!("{command:?}");
         let child = spawn_from_lasting_thread(command)
-            .with_context(|| format!("starting {name} ({})", program.display()))?;
+            .with_context(|| format!("starting {name} ({program})"))?;
         Ok(Self {
             name: name.to_owned(),
             child: Mutex::new(child),
