@@ -2,6 +2,8 @@
 //!
 //! Each test is named by the number its case has in `docs/field-cases.md`, which says what is shown where.
 
+#[path = "field_cases/clusters.rs"]
+mod clusters;
 #[path = "field_cases/endpoints.rs"]
 mod endpoints;
 #[path = "field_cases/growth.rs"]
@@ -10,8 +12,12 @@ mod growth;
 mod locality;
 #[path = "field_cases/odd.rs"]
 mod odd;
+#[path = "field_cases/policies.rs"]
+mod policies;
 #[path = "field_cases/ports.rs"]
 mod ports;
+#[path = "field_cases/profiles.rs"]
+mod profiles;
 #[path = "field_cases/scene.rs"]
 mod scene;
 #[path = "field_cases/slices.rs"]

@@ -3,7 +3,7 @@
 //! It folds messages into a state as Linkerd's proxy does, keeps every state there ever was, and holds the server to the
 //! rules of the protocol while it reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 use linkerd2_proxy_api::destination::{
-    GetDestination, Update, WeightedAddr, protocol_hint, tls_identity, update,
+    DestinationProfile, GetDestination, Update, WeightedAddr, protocol_hint, tls_identity, update,
 };
 use linkerd2_proxy_api::net::TcpAddress;
 use prost::Message as _;
@@ -474,8 +474,15 @@ impl Subscription {
 // === impl Endpoint, construction ===
 
 impl Endpoint {
-    fn new(set_labels: &std::collections::HashMap<String, String>, address: &WeightedAddr) -> Self {
-        let collect = |labels: &std::collections::HashMap<String, String>| {
+    /// The endpoint that a profile is about, and its address; `None` if it is about a Service.
+    pub fn of_profile(profile: &DestinationProfile) -> Option<(SocketAddr, Self)> {
+        let endpoint = profile.endpoint.as_ref()?;
+        let address = socket(endpoint.addr.as_ref());
+        Some((address, Self::new(&HashMap::new(), endpoint)))
+    }
+
+    fn new(set_labels: &HashMap<String, String>, address: &WeightedAddr) -> Self {
+        let collect = |labels: &HashMap<String, String>| {
             labels
                 .iter()
                 .map(|(key, value)| (key.clone(), value.clone()))
