@@ -10,7 +10,7 @@ use linkerd2_proxy_api::http_types::{HttpMethod, http_method};
 use linkerd2_proxy_api::meta::{Metadata, metadata};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{content, without_defaults};
+use super::answer::{content, without_defaults};
 
 /// A profile as it is compared.
 pub fn to_json(profile: &DestinationProfile) -> Value {

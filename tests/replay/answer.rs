@@ -12,8 +12,8 @@ use linkerd2_proxy_api::destination::{
 use serde_json::{Map, Value, json};
 use tonic::Code;
 
-use crate::case::Method;
-use crate::profile;
+use super::case::Method;
+use super::profile;
 use crate::support::subscription::{Endpoint, Folded};
 
 /// A label that we add and the recorded server does not have.
@@ -24,10 +24,14 @@ const OUR_LABEL: &str = "target_cluster";
 pub enum Expected {
     /// Exactly these addresses, with this in each.
     Addresses(BTreeMap<SocketAddr, Content>),
+    /// No address, and that has to have been said.
+    Empty,
     /// This profile.
     Profile(Content),
     /// An error of this kind.
     Error(ErrorClass),
+    /// An error with this code.
+    Code(Code),
     /// Whatever comes.
     Anything,
 }
@@ -36,7 +40,9 @@ pub enum Expected {
 #[derive(Clone, Debug)]
 pub enum Content {
     /// This and nothing else.
-    All(Value),
+    Exactly(Value),
+    /// This and nothing else but a label that is ours.
+    Recorded(Value),
     /// At least this; what is `null` has to be absent.
     Some(Value),
 }
@@ -50,11 +56,11 @@ pub enum ErrorClass {
     Retried,
 }
 
-/// What is answered.
-#[derive(Clone, Debug)]
+/// What is answered, in the form of the recordings: as JSON with the names of the protocol, where fields that are not set are absent.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Actual {
-    /// A state.
-    State(Arc<Folded>),
+    /// Addresses, with what is said of each. The labels of its set and its own are together in `labels`.
+    Addresses(Arc<BTreeMap<SocketAddr, Value>>),
     /// A profile.
     Profile(Arc<Value>),
     /// An error.
@@ -73,7 +79,7 @@ impl Expected {
         }
         if !answer["profile"].is_null() {
             let profile = profile::normal(&answer["profile"]);
-            return Ok(Self::Profile(Content::All(profile)));
+            return Ok(Self::Profile(Content::Recorded(profile)));
         }
         if method == Method::GetProfile {
             // The recorded server leaves clients of what it does not like without an answer. We never do.
@@ -81,7 +87,7 @@ impl Expected {
         }
         let mut addresses = BTreeMap::new();
         for (address, content) in answer["addresses"].as_object().into_iter().flatten() {
-            let content = Content::All(merge_labels(content));
+            let content = Content::Recorded(merge_labels(content));
             addresses.insert(parse(address)?, content);
         }
         Ok(Self::Addresses(addresses))
@@ -121,20 +127,25 @@ impl Expected {
         match (self, actual) {
             (Self::Anything, _) => None,
             (Self::Error(class), Actual::Error(code)) if *class == ErrorClass::of(*code) => None,
+            (Self::Code(expected), Actual::Error(code)) if expected == code => None,
             (Self::Profile(expected), Actual::Profile(profile)) => {
                 let is_equal = match expected {
-                    Content::All(expected) => *expected == without_our_label(profile),
+                    Content::Exactly(expected) => *expected == **profile,
+                    Content::Recorded(expected) => *expected == without_our_label(profile),
                     Content::Some(wanted) => profile::has(profile, wanted),
                 };
                 let difference = || format!("    expected {expected}\n    answered {profile}");
                 (!is_equal).then(difference)
             }
-            (Self::Addresses(expected), Actual::State(state)) => {
-                address_difference(expected, state)
+            (Self::Addresses(expected), Actual::Addresses(addresses)) => {
+                address_difference(expected, addresses)
             }
             // Where the recorded server says nothing, we may say so or say nothing either.
             (Self::Addresses(expected), Actual::Silence) => {
-                address_difference(expected, &Folded::default())
+                address_difference(expected, &BTreeMap::new())
+            }
+            (Self::Empty, Actual::Addresses(addresses)) => {
+                address_difference(&BTreeMap::new(), addresses)
             }
             (expected, actual) => Some(format!("    expected {expected}, answered {actual}")),
         }
@@ -145,8 +156,10 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Addresses(addresses) => write!(f, "{:?}", addresses.keys()),
+            Self::Empty => write!(f, "no addresses"),
             Self::Profile(content) => write!(f, "the profile {content}"),
             Self::Error(class) => write!(f, "a {class:?} error"),
+            Self::Code(code) => write!(f, "error {code:?}"),
             Self::Anything => write!(f, "anything"),
         }
     }
@@ -155,7 +168,7 @@ impl fmt::Display for Expected {
 impl fmt::Display for Actual {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::State(state) => write!(f, "{:?}", state.addresses()),
+            Self::Addresses(addresses) => write!(f, "{:?}", addresses.keys()),
             Self::Profile(profile) => write!(f, "the profile {profile}"),
             Self::Error(code) => write!(f, "error {code:?}"),
             Self::Silence => write!(f, "nothing"),
@@ -186,7 +199,8 @@ impl ErrorClass {
 impl Content {
     fn matches(&self, endpoint: &Value) -> bool {
         match self {
-            Self::All(expected) => {
+            Self::Exactly(expected) => expected == endpoint,
+            Self::Recorded(expected) => {
                 let mut endpoint = endpoint.clone();
                 if expected["labels"].get(OUR_LABEL).is_none()
                     && let Some(labels) = endpoint["labels"].as_object_mut()
@@ -215,20 +229,22 @@ impl Content {
 impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::All(value) => write!(f, "{value}"),
+            Self::Exactly(value) | Self::Recorded(value) => write!(f, "{value}"),
             Self::Some(value) => write!(f, "at least {value}"),
         }
     }
 }
 
-fn address_difference(expected: &BTreeMap<SocketAddr, Content>, state: &Folded) -> Option<String> {
+fn address_difference(
+    expected: &BTreeMap<SocketAddr, Content>,
+    actual: &BTreeMap<SocketAddr, Value>,
+) -> Option<String> {
     let mut lines = Vec::new();
     for (address, content) in expected {
-        match state.endpoints.get(address) {
+        match actual.get(address) {
             None => lines.push(format!("    missing {address}")),
             Some(endpoint) => {
-                let endpoint = to_json(endpoint);
-                if !content.matches(&endpoint) {
+                if !content.matches(endpoint) {
                     lines.push(format!(
                         "    at {address}\n      expected {content}\n      answered {endpoint}"
                     ));
@@ -236,7 +252,7 @@ fn address_difference(expected: &BTreeMap<SocketAddr, Content>, state: &Folded) 
             }
         }
     }
-    for address in state.endpoints.keys() {
+    for address in actual.keys() {
         if !expected.contains_key(address) {
             lines.push(format!("    unexpected {address}"));
         }
@@ -268,11 +284,17 @@ fn without_our_label(profile: &Value) -> Value {
     profile
 }
 
-/// One of our endpoints, in the form of the recordings.
-fn to_json(endpoint: &Endpoint) -> Value {
-    let mut json = content(&endpoint.content);
-    json["labels"] = json!(endpoint.labels);
-    json
+/// A state, in the form of the recordings.
+pub fn addresses(state: &Folded) -> BTreeMap<SocketAddr, Value> {
+    let to_json = |endpoint: &Endpoint| {
+        let mut json = content(&endpoint.content);
+        json["labels"] = json!(endpoint.labels);
+        json
+    };
+    let endpoints = state.endpoints.iter();
+    endpoints
+        .map(|(address, endpoint)| (*address, to_json(endpoint)))
+        .collect()
 }
 
 /// All that is said of an address but its labels, in the form of the recordings: fields that are not set are absent.
@@ -419,7 +441,7 @@ mod tests {
         folded
             .endpoints
             .insert(parse("10.0.0.1:80").unwrap(), endpoint);
-        Actual::State(Arc::new(folded))
+        Actual::Addresses(Arc::new(addresses(&folded)))
     }
 
     fn recorded(labels: &Value) -> Expected {
@@ -478,7 +500,7 @@ mod tests {
         let empty =
             Expected::recorded(Method::Get, &json!({"silent": true, "addresses": {}})).unwrap();
         assert!(is_equal(&empty, &Actual::Silence));
-        assert!(is_equal(&empty, &Actual::State(Arc::default())));
+        assert!(is_equal(&empty, &Actual::Addresses(Arc::default())));
         assert!(!is_equal(&empty, &Actual::Error(Code::NotFound)));
         let gone = Expected::recorded(Method::Get, &json!({"error": {"code": "UNKNOWN"}})).unwrap();
         assert!(is_equal(&gone, &Actual::Error(Code::NotFound)));

@@ -1,0 +1,89 @@
+//! Needs nothing: replays cases on folders of manifests.
+//!
+//! Hand-written cases, described in `tests/fixtures/golden/README.md`, and the recordings of what Linkerd's destination controller
+//! answered, described in `tests/fixtures/observed/README.md`, as far as they make sense without API servers.
+//! `TRIBUTARY_GOLDEN=text` runs the cases whose names contain the text, `TRIBUTARY_GOLDEN_LANES=n` that many at a time.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, and says why"
+)]
+#![allow(
+    unreachable_pub,
+    reason = "nothing is reachable from outside of a test"
+)]
+
+mod replay;
+mod support;
+
+// Cargo takes files in `tests/` for tests of their own; this is a part of this one.
+#[path = "golden/folders.rs"]
+mod folders;
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+
+use crate::folders::Folders;
+use crate::replay::asker::TypedClient;
+use crate::replay::case::Case;
+use crate::replay::lanes::Plan;
+use crate::replay::{golden, recorded};
+use crate::support::{peers, run};
+
+/// Recorded cases that are not replayed here, and why. Where there are only files, a linked cluster is the folder of its name, whatever
+/// its credentials say.
+const NEEDS_API_SERVERS: &[(&str, &str)] = &[
+    (
+        "multicluster/relink-other-cluster",
+        "the credentials of a linked cluster are exchanged for those of another",
+    ),
+    (
+        "multicluster/secret-relabelled",
+        "a cluster that is linked by another name than its own",
+    ),
+    (
+        "multicluster/secret-rules",
+        "one cluster is linked by several names",
+    ),
+    (
+        "multicluster/secret-unreachable-then-corrected",
+        "the address in the credentials is wrong at first",
+    ),
+];
+
+#[test]
+fn cases_are_answered_alike_from_files() {
+    run(async {
+        let wanted = peers::environment("TRIBUTARY_GOLDEN").unwrap_or_default();
+        let mut cases = golden::load_all(&wanted)?;
+        cases.extend(without_api_servers(recorded::load_all(&wanted)?, &wanted)?);
+        let plan = Plan {
+            title: "golden",
+            askers: vec![Arc::new(TypedClient)],
+            lanes: lanes(),
+            known: recorded::KNOWN_DIFFERENCES,
+        };
+        plan.replay(cases, async |_| Folders::new()).await
+    });
+}
+
+/// The cases that make sense without API servers.
+fn without_api_servers(mut cases: Vec<Case>, wanted: &str) -> Result<Vec<Case>> {
+    for (name, _) in NEEDS_API_SERVERS {
+        let before = cases.len();
+        cases.retain(|case| case.name != *name);
+        ensure!(
+            cases.len() < before || !name.contains(wanted),
+            "there is no recorded case {name}"
+        );
+    }
+    Ok(cases)
+}
+
+fn lanes() -> usize {
+    peers::environment("TRIBUTARY_GOLDEN_LANES")
+        .and_then(|lanes| lanes.parse().ok())
+        .unwrap_or(8)
+}
