@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::support::manifests::Manifests;
+use linkerd2_proxy_api::destination::GetDestination;
+use linkerd2_proxy_api::destination::destination_client::DestinationClient;
+
+use crate::support::manifests::{Manifests, shop};
 use crate::support::run;
 use crate::support::services::{authority, service};
 use crate::support::subscription::Message;
@@ -74,6 +77,30 @@ fn a_large_answer_is_split_and_whole() {
             other => panic!("{other:?}"),
         });
         assert_eq!(additions.sum::<usize>(), ENDPOINTS, "each of them once");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_scheme_of_a_question_means_nothing() {
+    run(async {
+        let (_manifests, tributary) = shop().await?;
+        let mut answers = Vec::new();
+        // Proxies leave it empty, Linkerd's command line has the second, its own tests the third.
+        for scheme in ["", "http:", "k8s", "https", "no scheme at all"] {
+            let question = GetDestination {
+                scheme: scheme.to_owned(),
+                path: authority("shop", "web"),
+                context_token: String::new(),
+            };
+            let mut client = DestinationClient::new(tributary.connect_lazy());
+            let mut updates = client.get(question).await?.into_inner();
+            answers.push(updates.message().await?);
+        }
+        assert!(answers[0].is_some());
+        for answer in &answers {
+            assert_eq!(*answer, answers[0]);
+        }
         Ok(())
     });
 }
