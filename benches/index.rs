@@ -22,9 +22,9 @@ use tributary::index::{
     diff, select,
 };
 use tributary::model::{
-    Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint, NodeName, Owner,
-    PodFacts, PodName, PodPhase, PodTemplate, ProxyPorts, ServiceFacts, ServiceName, ServicePort,
-    SessionId, SliceFacts, SliceName, SlicePort, Text, Zone,
+    Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint, EndpointKind, NodeName,
+    Owner, PodFacts, PodName, PodPhase, PodTemplate, ProxyPorts, ServiceFacts, ServiceName,
+    ServicePort, SessionId, SliceFacts, SliceName, SlicePort, Text, Zone,
 };
 
 #[global_allocator]
@@ -98,6 +98,7 @@ fn build(services: u32, per_service: u32, pods: bool) -> Index {
         name: ClusterName::from("home"),
         role: ClusterRole::Home,
         trust_domain: Text::from("cluster.local"),
+        endpoint_kind: EndpointKind::EndpointSlice,
     });
     index.apply(
         Change::Opened {
@@ -106,7 +107,7 @@ fn build(services: u32, per_service: u32, pods: bool) -> Index {
         },
         &mut touched,
     );
-    for kind in Kind::watched_in(ClusterRole::Home) {
+    for kind in Kind::watched_in(ClusterRole::Home, EndpointKind::EndpointSlice) {
         let objects = match kind {
             Kind::Service => (0..services)
                 .map(|number| Object::Service(service_name(number), service_facts()))

@@ -17,7 +17,8 @@ use tracing::{error, info};
 use crate::config::{Config, ListenAddr, Source, TransportMode};
 use crate::frontends::destination::{self, Destination, Translation};
 use crate::frontends::introspection::Introspection;
-use crate::index::{MeshPolicy, SelectPolicy};
+use crate::index::{Families, MeshPolicy, SelectPolicy};
+use crate::model::EndpointKind;
 use crate::proto::tributary_v1::introspection_server::IntrospectionServer;
 use crate::publish::{
     Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, StatusBoard, change_channel,
@@ -91,6 +92,7 @@ fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> S
                 trust_domain: config.identity_trust_domain.clone(),
                 control_plane_namespace: config.controller_namespace.clone(),
                 kubeconfig: kubeconfig.clone(),
+                endpoint_kind: config.endpoint_kind,
             };
             let metrics = SourceMetrics::default();
             metrics.register(registry);
@@ -103,6 +105,7 @@ fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> S
                 home: config.cluster_name.clone(),
                 trust_domain: config.identity_trust_domain.clone(),
                 control_plane_namespace: config.controller_namespace.text().clone(),
+                endpoint_kind: config.endpoint_kind,
             })
             .with_metrics(FileMetrics::register(registry));
             Box::pin(async move { Ok(source.run(changes, board, shutdown).await?) })
@@ -353,7 +356,12 @@ impl Signals {
 
 fn select_policy(config: &Config) -> SelectPolicy {
     SelectPolicy {
-        ipv6: config.enable_ipv6,
+        families: match (config.endpoint_kind, config.enable_ipv6) {
+            // They have one address for each Pod, of the family that the Service comes with.
+            (EndpointKind::Endpoints, _) => Families::Any,
+            (EndpointKind::EndpointSlice, true) => Families::Ipv6First,
+            (EndpointKind::EndpointSlice, false) => Families::Ipv4,
+        },
         mesh: MeshPolicy {
             controller_namespace: config.controller_namespace.text().clone(),
             default_opaque_ports: config.default_opaque_ports.clone(),

@@ -23,7 +23,7 @@ pub use args::{LogFormat, LogLevel, OutputFormat};
 pub use listen::ListenAddr;
 pub use usage::UsageError;
 
-use crate::model::{ClusterName, Namespace, PortSet, Text};
+use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, Text};
 use crate::proto::destination::Http2ClientParams;
 use args::{Cli, DemoArgs, EndpointsArgs, ProfileArgs, ServeArgs, Subcommand};
 use usage::Origins;
@@ -78,7 +78,9 @@ pub struct Config {
     pub default_opaque_ports: PortSet,
     /// Whether meshed HTTP/1 may be carried over HTTP/2.
     pub enable_h2_upgrade: bool,
-    /// Whether workloads are served by their IPv6 address if they have one.
+    /// What the endpoints of Services are read from, in every cluster.
+    pub endpoint_kind: EndpointKind,
+    /// Whether workloads are served by their IPv6 address if they have one; never with Endpoints objects.
     pub enable_ipv6: bool,
     /// How proxies reach meshed workloads.
     pub outbound_transport_mode: TransportMode,
@@ -309,6 +311,12 @@ impl Config {
                 "every listener is turned off; give --addr or --metrics-addr an address",
             ));
         }
+        if args.enable_ipv6 && !args.enable_endpoint_slices {
+            return Err(origins.refuse(
+                "--enable-endpoint-slices",
+                "is off, and IPv6 is on, which needs EndpointSlices; turn them on, or IPv6 off with --enable-ipv6=false",
+            ));
+        }
         let cluster_name = required("--cluster-name", &args.cluster_name, origins)?;
         Ok(Self {
             addr: args.addr.0,
@@ -325,6 +333,11 @@ impl Config {
             identity_trust_domain,
             default_opaque_ports,
             enable_h2_upgrade: args.enable_h2_upgrade,
+            endpoint_kind: if args.enable_endpoint_slices {
+                EndpointKind::EndpointSlice
+            } else {
+                EndpointKind::Endpoints
+            },
             enable_ipv6: args.enable_ipv6,
             outbound_transport_mode,
             ext_endpoint_zone_weights: args.ext_endpoint_zone_weights,

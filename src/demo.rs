@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::app::{self, App, SourceContext};
 use crate::config::{Config, DemoConfig, ListenAddr, LogConfig, Source, TransportMode};
 use crate::index::Change;
-use crate::model::PortSet;
+use crate::model::{EndpointKind, PortSet};
 use crate::publish::ChangeSender;
 use clients::{Burst, Clients, End, Stream};
 use story::{STEPS, Step};
@@ -378,6 +378,7 @@ fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: Log
         identity_trust_domain: world::TRUST_DOMAIN.into(),
         default_opaque_ports: PortSet::default(),
         enable_h2_upgrade: true,
+        endpoint_kind: EndpointKind::EndpointSlice,
         enable_ipv6: true,
         outbound_transport_mode: TransportMode::Transparent,
         ext_endpoint_zone_weights: false,

@@ -29,8 +29,8 @@ pub use diff::{Delta, apply, diff};
 pub use join::{Chunk, Held, Joined};
 pub use mesh::{Identity, IdentityForm, Mesh, MeshPolicy, Protocol, ProxyUnreadable};
 pub use select::{
-    Candidate, ClientLocality, Collision, Exclusion, Locality, SelectPolicy, View, ViewEndpoint,
-    ViewKey, examine, select,
+    Candidate, ClientLocality, Collision, Exclusion, Families, Locality, SelectPolicy, View,
+    ViewEndpoint, ViewKey, examine, select,
 };
 pub use snapshot::{Member, MemberState, ServiceSnapshot};
 
@@ -87,7 +87,7 @@ pub struct ClusterSummary {
     pub role: ClusterRole,
     /// How far it is known.
     pub state: ClusterState,
-    /// Kinds not read yet, where it is syncing.
+    /// Kinds that its session has not read yet; empty if it has none.
     pub pending: Vec<Kind>,
     /// Services it has.
     pub services: usize,
@@ -293,8 +293,8 @@ impl Index {
             .or_insert_with(|| Cluster::new(role));
         let opened = Session {
             id: session,
+            shard: Shard::new(&facts),
             facts,
-            shard: Shard::new(role),
         };
         if cluster.state() == ClusterState::Synced {
             cluster.next = Some(opened);
@@ -557,7 +557,7 @@ impl Cluster {
             name: name.clone(),
             role: self.role,
             state: self.state(),
-            pending: shard.map_or_else(|| Kind::watched_in(self.role).to_vec(), Shard::pending),
+            pending: shard.map(Shard::pending).unwrap_or_default(),
             services: shard.map_or(0, Shard::service_count),
             endpoints: shard.map_or(0, Shard::endpoint_count),
         }

@@ -19,7 +19,7 @@ mod workload;
 
 pub use addresses::Addresses;
 pub use authority::{Authority, AuthorityError, Host};
-pub use cluster::{ClusterFacts, ClusterName, ClusterRole, SessionId};
+pub use cluster::{ClusterFacts, ClusterName, ClusterRole, EndpointKind, SessionId};
 pub use endpoint::{Backing, Conditions, Endpoint, MirrorFacts, SliceFacts, SliceName, SlicePort};
 pub use external::{ExternalWorkload, ExternalWorkloadFacts, ExternalWorkloadName};
 pub use labels::{Condition, Labels, Requirement, Selector};

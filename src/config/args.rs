@@ -111,6 +111,10 @@ Example, for the running bash:
 }
 
 #[derive(Args, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own, with the name that Linkerd's controller gives it"
+)]
 pub(super) struct ServeArgs {
     /// Where proxies are answered; empty turns it off
     ///
@@ -143,6 +147,13 @@ pub(super) struct ServeArgs {
         help_heading = "Clusters"
     )]
     pub(super) cluster_name: String,
+
+    /// Read the endpoints of Services from EndpointSlices; if false, from Endpoints objects
+    ///
+    /// In every cluster. Endpoints objects are deprecated: they have no zones, no hints and at most 1000 addresses. They
+    /// need --enable-ipv6=false.
+    #[arg(long, value_name = "BOOL", env = "TRIBUTARY_ENABLE_ENDPOINT_SLICES", default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new(), help_heading = "Clusters")]
+    pub(super) enable_endpoint_slices: bool,
 
     /// Namespace of the Linkerd control plane; Secrets that link clusters are read there
     #[arg(

@@ -20,6 +20,7 @@ const WITH_VALUE: &[&str] = &[
 ];
 /// Flags of the controller that `serve` has under the same name and that are on or off.
 const SWITCHES: &[&str] = &[
+    "enable-endpoint-slices",
     "enable-h2-upgrade",
     "enable-ipv6",
     "ext-endpoint-zone-weights",
@@ -59,13 +60,6 @@ pub(super) fn serve_args(args: &[String]) -> Result<(Vec<String>, Vec<Notice>), 
         } else if IGNORED_SWITCHES.contains(&name) {
             if switch(name, value.as_deref())? {
                 notices.push(Notice::NoEffect(name.to_owned()));
-            }
-        } else if name == "enable-endpoint-slices" {
-            if !switch(name, value.as_deref())? {
-                return Err(UsageError::flag(
-                    "-enable-endpoint-slices",
-                    "only EndpointSlices are read; leave the flag out, every supported Kubernetes has them",
-                ));
             }
         } else {
             return Err(UsageError::flag(
@@ -119,8 +113,7 @@ pub(super) fn help() -> String {
         .collect();
     let ignored = [IGNORED_WITH_VALUE, IGNORED_SWITCHES].concat();
     format!(
-        "{about}\n\nUsage: tributary destination [-FLAG=VALUE]...\n\nFlags:\n{}\n\nAccepted, without effect: -{}, \
-         -enable-endpoint-slices=true\n",
+        "{about}\n\nUsage: tributary destination [-FLAG=VALUE]...\n\nFlags:\n{}\n\nAccepted, without effect: -{}\n",
         flags.join("\n"),
         ignored.join(", -"),
     )
@@ -172,8 +165,8 @@ mod tests {
                 "--meshed-http2-client-params={\"keep_alive\":{}}",
             ],
             "--addr=:8086 --controller-namespace=linkerd --outbound-transport-mode=transport-header \
-             --enable-h2-upgrade=true --log-level=info --log-format=plain --cluster-domain=cluster.local \
-             --identity-trust-domain=cluster.local --default-opaque-ports=25,587 --enable-ipv6=false \
+             --enable-h2-upgrade=true --log-level=info --log-format=plain --enable-endpoint-slices=true \
+             --cluster-domain=cluster.local --identity-trust-domain=cluster.local --default-opaque-ports=25,587 --enable-ipv6=false \
              --meshed-http2-client-params={\"keep_alive\":{}} (0 without effect)",
         );
     }
@@ -205,10 +198,6 @@ mod tests {
         check(
             &["-trace-collector=", "-export-queue-metrics=false"],
             " (0 without effect)",
-        );
-        check(
-            &["-enable-endpoint-slices=false"],
-            "error: -enable-endpoint-slices: only",
         );
         check(
             &["-nonsense=1"],

@@ -70,6 +70,7 @@ fn every_serve_flag_has_a_default() {
     assert_eq!(config.cluster_domain.as_str(), "cluster.local");
     assert_eq!(config.identity_trust_domain.as_str(), "cluster.local");
     assert!(config.default_opaque_ports.is_empty());
+    assert_eq!(config.endpoint_kind, EndpointKind::EndpointSlice);
     assert!(config.enable_h2_upgrade && config.enable_ipv6 && !config.ext_endpoint_zone_weights);
     assert_eq!(config.outbound_transport_mode, TransportMode::Transparent);
     assert_eq!(config.meshed_http2_client_params, None);
@@ -94,6 +95,14 @@ fn booleans_may_have_a_value() {
         assert_eq!(serve(args).enable_ipv6, expected, "{args:?}");
     }
     assert!(serve(&["--ext-endpoint-zone-weights"]).ext_endpoint_zone_weights);
+}
+
+#[test]
+fn endpoints_objects_are_read_where_slices_are_off() {
+    let config = serve(&["--enable-endpoint-slices=false", "--enable-ipv6=false"]);
+    assert_eq!(config.endpoint_kind, EndpointKind::Endpoints);
+    let config = serve(&["--enable-endpoint-slices", "--enable-ipv6"]);
+    assert_eq!(config.endpoint_kind, EndpointKind::EndpointSlice);
 }
 
 #[test]
@@ -173,6 +182,18 @@ fn a_wrong_command_line_is_told_in_one_line() {
         (
             &["serve", "--enable-ipv6", "false"],
             "write --enable-ipv6=false",
+        ),
+        (
+            &["serve", "--enable-endpoint-slices=false"],
+            "--enable-endpoint-slices: is off, and IPv6 is on, which needs EndpointSlices",
+        ),
+        (
+            &[
+                "destination",
+                "-enable-endpoint-slices=false",
+                "-enable-ipv6=true",
+            ],
+            "or IPv6 off with --enable-ipv6=false",
         ),
         (&["endpoints", "web.shop", "--watch", "true"], "'true'"),
         (

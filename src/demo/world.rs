@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::story::{Act, NewPod, Pod, Step};
 use crate::index::{Change, Kind, ObjectChange};
-use crate::model::{ClusterFacts, ClusterName, ClusterRole, SessionId, Text};
+use crate::model::{ClusterFacts, ClusterName, ClusterRole, EndpointKind, SessionId, Text};
 use crate::publish::{Connection, KindStatus, StatusBoard};
 use crate::sources::file::manifest::{self, Manifest};
 use crate::sources::file::{Edits, LinkSecret, Links};
@@ -135,18 +135,21 @@ impl World {
         let mut edits = Edits::default();
         tell(&known.objects, &mut edits)?;
 
-        self.board.add(&name, role);
+        let endpoints = EndpointKind::EndpointSlice;
+        let watched = Kind::watched_in(role, endpoints);
+        self.board.add(&name, role, endpoints);
         self.board.report(&name, Connection::Connected);
-        for kind in Kind::watched_in(role) {
+        for kind in watched {
             self.board.report_kind(&name, *kind, KindStatus::Watched);
         }
         let facts = Arc::new(ClusterFacts {
             name: name.clone(),
             role,
             trust_domain,
+            endpoint_kind: endpoints,
         });
         let mut changes = vec![Change::Opened { facts, session }];
-        changes.extend(say(&name, session, edits.into_resyncs(role)));
+        changes.extend(say(&name, session, edits.into_resyncs(watched)));
         Ok(changes)
     }
 

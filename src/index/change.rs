@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, ExternalWorkloadFacts, ExternalWorkloadName, NodeFacts,
-    NodeName, Owner, OwnerKind, OwnerName, PodFacts, PodName, ProfileFacts, ProfileName,
-    ServerFacts, ServerName, ServiceFacts, ServiceName, SessionId, SliceFacts, SliceName,
+    ClusterFacts, ClusterName, ClusterRole, EndpointKind, ExternalWorkloadFacts,
+    ExternalWorkloadName, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodFacts, PodName,
+    ProfileFacts, ProfileName, ServerFacts, ServerName, ServiceFacts, ServiceName, SessionId,
+    SliceFacts, SliceName,
 };
 
 /// One thing that a source has learnt.
@@ -64,6 +65,8 @@ pub enum Kind {
     Service,
     /// `EndpointSlice` of `discovery.k8s.io`.
     EndpointSlice,
+    /// `Endpoints` of the core group.
+    Endpoints,
     /// `Pod` of the core group.
     Pod,
     /// `Node` of the core group.
@@ -87,6 +90,8 @@ pub enum Object {
     Service(ServiceName, ServiceFacts),
     /// An EndpointSlice.
     Slice(SliceName, SliceFacts),
+    /// The Endpoints object of the Service of this name: one slice for each of its subsets, in order.
+    Endpoints(ServiceName, Box<[SliceFacts]>),
     /// A Pod.
     Pod(PodName, PodFacts),
     /// A Node.
@@ -108,6 +113,8 @@ pub enum ObjectName {
     Service(ServiceName),
     /// An EndpointSlice.
     Slice(SliceName),
+    /// An Endpoints object, by the Service of its name.
+    Endpoints(ServiceName),
     /// A Pod.
     Pod(PodName),
     /// A Node.
@@ -128,32 +135,44 @@ impl Kind {
     /// Kinds that are watched in a cluster of this role; all of them have to be read before the cluster counts.
     ///
     /// A linked cluster is asked only for what Linkerd's stock remote-access account may read and its answers need.
-    pub fn watched_in(role: ClusterRole) -> &'static [Self] {
-        match role {
-            ClusterRole::Home => &[
-                Self::Service,
-                Self::EndpointSlice,
-                Self::Pod,
-                Self::Node,
-                Self::ReplicaSet,
-                Self::Job,
-                Self::ExternalWorkload,
-                Self::Server,
-                Self::ServiceProfile,
-            ],
-            ClusterRole::Linked => &[
-                Self::Service,
-                Self::EndpointSlice,
-                Self::Pod,
-                Self::ReplicaSet,
-                Self::Server,
-            ],
+    pub fn watched_in(role: ClusterRole, endpoints: EndpointKind) -> &'static [Self] {
+        const fn home(endpoints: Kind) -> [Kind; 9] {
+            [
+                Kind::Service,
+                endpoints,
+                Kind::Pod,
+                Kind::Node,
+                Kind::ReplicaSet,
+                Kind::Job,
+                Kind::ExternalWorkload,
+                Kind::Server,
+                Kind::ServiceProfile,
+            ]
+        }
+        const fn linked(endpoints: Kind) -> [Kind; 5] {
+            [
+                Kind::Service,
+                endpoints,
+                Kind::Pod,
+                Kind::ReplicaSet,
+                Kind::Server,
+            ]
+        }
+        match (role, endpoints) {
+            (ClusterRole::Home, EndpointKind::EndpointSlice) => {
+                const { &home(Self::EndpointSlice) }
+            }
+            (ClusterRole::Home, EndpointKind::Endpoints) => const { &home(Self::Endpoints) },
+            (ClusterRole::Linked, EndpointKind::EndpointSlice) => {
+                const { &linked(Self::EndpointSlice) }
+            }
+            (ClusterRole::Linked, EndpointKind::Endpoints) => const { &linked(Self::Endpoints) },
         }
     }
 
     /// Whether a cluster can do without this kind, with poorer answers.
     pub fn is_optional(self) -> bool {
-        !matches!(self, Self::Service | Self::EndpointSlice)
+        !matches!(self, Self::Service | Self::EndpointSlice | Self::Endpoints)
     }
 
     /// Whether the kind is one that Linkerd brings: a cluster without it is as good as one that has none of it.
@@ -169,6 +188,7 @@ impl Kind {
         match self {
             Self::Service => "services",
             Self::EndpointSlice => "endpointslices",
+            Self::Endpoints => "endpoints",
             Self::Pod => "pods",
             Self::Node => "nodes",
             Self::ReplicaSet => "replicasets",
@@ -197,6 +217,7 @@ impl Object {
         match self {
             Self::Service(name, _) => ObjectName::Service(name.clone()),
             Self::Slice(name, _) => ObjectName::Slice(name.clone()),
+            Self::Endpoints(name, _) => ObjectName::Endpoints(name.clone()),
             Self::Pod(name, _) => ObjectName::Pod(name.clone()),
             Self::Node(name, _) => ObjectName::Node(name.clone()),
             Self::Owner(name, _) => ObjectName::Owner(name.clone()),
@@ -215,6 +236,7 @@ impl ObjectName {
         match self {
             Self::Service(_) => Kind::Service,
             Self::Slice(_) => Kind::EndpointSlice,
+            Self::Endpoints(_) => Kind::Endpoints,
             Self::Pod(_) => Kind::Pod,
             Self::Node(_) => Kind::Node,
             Self::Owner(name) => name.kind.into(),

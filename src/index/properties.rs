@@ -13,12 +13,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    Address, Change, ClusterSummary, Holder, Index, Joined, Kind, Mesh, MeshPolicy, Object,
-    ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View,
+    Address, Change, ClusterSummary, Families, Holder, Index, Joined, Kind, Mesh, MeshPolicy,
+    Object, ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View,
     ViewEndpoint, ViewKey, apply, diff, select,
 };
 use crate::model::{ClusterName, ProfileFacts, ProfileName, ServiceName, Workload};
-use crate::testing::{HOME, cluster};
+use crate::testing::{ClusterBuilder, HOME, cluster};
 use history::{Query, Saying, Speaker, Step, addresses, history, profiles, services};
 use naive::{Naive, Row, Session};
 
@@ -50,7 +50,7 @@ impl Run {
                 let ids = self.sessions.entry(name).or_default();
                 let id = ids.len() as u64 + 1;
                 ids.push(id);
-                vec![cluster(name).trusting(domain).session(id).opened()]
+                vec![teller(name).trusting(domain).session(id).opened()]
             }
             Step::Say(name, speaker, saying) => {
                 let latest = self.sessions.get(name).map_or(0, |ids| ids.len() as u64);
@@ -58,13 +58,20 @@ impl Run {
                     Speaker::Latest => latest,
                     Speaker::Previous => latest.saturating_sub(1),
                 };
-                let session = cluster(name).session(id);
-                vec![match *saying {
-                    Saying::Apply(object) => session.apply(object),
-                    Saying::Delete(object) => session.delete(object),
-                    Saying::Resync(kind, objects) => session.resync(kind, objects),
-                    Saying::Unreadable(kind) => session.unreadable(kind),
-                }]
+                let session = teller(name).session(id);
+                let watched = session.kinds();
+                let is_watched = |object: &Object| watched.contains(&object.name().kind());
+                let change = match *saying {
+                    Saying::Apply(object) => is_watched(&object).then(|| session.apply(object)),
+                    Saying::Delete(object) => is_watched(&object).then(|| session.delete(object)),
+                    Saying::Resync(kind, objects) => watched
+                        .contains(&kind)
+                        .then(|| session.resync(kind, objects)),
+                    Saying::Unreadable(kind) => {
+                        watched.contains(&kind).then(|| session.unreadable(kind))
+                    }
+                };
+                change.into_iter().collect()
             }
             Step::Settle(name) => {
                 let latest = self
@@ -75,8 +82,9 @@ impl Run {
                 let Some(latest) = latest else {
                     return Vec::new();
                 };
-                let session = cluster(name).session(latest.id.0);
-                Kind::watched_in(latest.facts.role)
+                let session = teller(name).session(latest.id.0);
+                session
+                    .kinds()
                     .iter()
                     .filter(|kind| latest.kinds.iter().all(|(known, _)| known != *kind))
                     .map(|kind| session.resync(*kind, of_kind(latest, *kind)))
@@ -256,6 +264,14 @@ impl Picture {
     }
 }
 
+/// A session with a cluster. One of the clusters is read from Endpoints objects, which no real set of clusters would be.
+fn teller(name: &str) -> ClusterBuilder {
+    match name {
+        "west" => cluster(name).of_endpoints(),
+        _ => cluster(name),
+    }
+}
+
 fn of_kind(session: &Session, kind: Kind) -> Vec<Object> {
     let objects = session.objects.iter();
     objects
@@ -264,9 +280,9 @@ fn of_kind(session: &Session, kind: Kind) -> Vec<Object> {
         .collect()
 }
 
-fn policy(ipv6: bool) -> SelectPolicy {
+fn policy(families: Families) -> SelectPolicy {
     SelectPolicy {
-        ipv6,
+        families,
         mesh: MeshPolicy {
             controller_namespace: "linkerd".into(),
             ..MeshPolicy::default()
@@ -281,7 +297,7 @@ fn view(snapshot: &ServiceSnapshot, query: &Query) -> View {
         zone: query.zone.clone(),
         node: query.node.clone(),
     };
-    select(snapshot, &key, &policy(query.ipv6))
+    select(snapshot, &key, &policy(query.families))
 }
 
 fn row(endpoint: &ViewEndpoint) -> String {
@@ -297,7 +313,7 @@ fn row(endpoint: &ViewEndpoint) -> String {
             )
         }
         Joined::ExternalWorkload(workload) => {
-            let mesh = policy(false).mesh.mesh(endpoint).unwrap();
+            let mesh = policy(Families::Ipv4).mesh.mesh(endpoint).unwrap();
             format!(
                 " {} {:?} {} {}",
                 workload.name,
@@ -359,7 +375,7 @@ fn told(view: &View, endpoint: &ViewEndpoint) -> (String, Result<Mesh, ProxyUnre
         view.port,
         view.multicluster,
     );
-    (text, policy(false).mesh.mesh(endpoint))
+    (text, policy(Families::Ipv4).mesh.mesh(endpoint))
 }
 
 fn check_diff(before: &View, after: &View) {
@@ -420,11 +436,11 @@ fn retold(naive: &Naive, links_known: bool, chance: &mut Chance) -> Vec<Change> 
 }
 
 fn retold_session(name: &ClusterName, session: &Session, chance: &mut Chance) -> Vec<Change> {
-    let says = cluster(name.as_str())
+    let says = teller(name.as_str())
         .trusting(&session.facts.trust_domain)
         .session(session.id.0);
     let mut parts: Vec<Vec<Change>> = Vec::new();
-    for kind in Kind::watched_in(crate::model::ClusterRole::Home) {
+    for kind in says.kinds() {
         let mut objects = of_kind(session, *kind);
         chance.shuffle(&mut objects);
         let listed = objects.split_off(chance.below(objects.len() + 1));
@@ -492,7 +508,11 @@ fn everywhere() -> impl Iterator<Item = Query> {
             instance: None,
             zone: zone.map(Into::into),
             node: Some("n0".into()),
-            ipv6: zone.is_some(),
+            families: if zone.is_some() {
+                Families::Ipv6First
+            } else {
+                Families::Ipv4
+            },
         })
     })
 }

@@ -36,10 +36,22 @@ pub struct ClientLocality {
 /// Settings that hold for every answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectPolicy {
-    /// Prefer a workload's IPv6 address over its IPv4 one; without it, workloads are served by IPv4 only.
-    pub ipv6: bool,
+    /// Which addresses of workloads are served.
+    pub families: Families,
     /// What the mesh means at an endpoint.
     pub mesh: MeshPolicy,
+}
+
+/// Which addresses of workloads are served. Addresses that stand for themselves are, of whatever family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Families {
+    /// IPv4 only.
+    #[default]
+    Ipv4,
+    /// One family for each workload: IPv6 if it has an address of that, else IPv4.
+    Ipv6First,
+    /// All that are listed.
+    Any,
 }
 
 /// The endpoints of a Service for one kind of client, by address and without duplicates.
@@ -261,8 +273,8 @@ fn target_port(slice: &SliceFacts, name: Option<&Text>, number: u16) -> Option<u
 
 /// Applies what depends on the other endpoints of the member, or on the client.
 ///
-/// Without IPv6 a workload's IPv6 address is nobody's, so that hints cannot choose it and leave nothing. With it, hints
-/// come first: a workload whose IPv6 address they give to another zone falls back to IPv4.
+/// Where IPv4 alone is served, a workload's IPv6 address is nobody's, so that hints cannot choose it and leave nothing.
+/// Where IPv6 is preferred, hints come first: a workload whose IPv6 address they give to another zone falls back to IPv4.
 fn filter(
     member: &Member,
     facts: &ServiceFacts,
@@ -270,7 +282,7 @@ fn filter(
     policy: &SelectPolicy,
     candidates: &mut [Candidate],
 ) {
-    if !policy.ipv6 {
+    if policy.families == Families::Ipv4 {
         exclude(candidates, Exclusion::OtherFamily, |endpoint| {
             endpoint.socket.is_ipv6() && endpoint.endpoint().backing != Backing::Address
         });
@@ -283,7 +295,7 @@ fn filter(
             TrafficPolicy::Cluster => filter_by_hints(key.zone.as_ref(), candidates),
         }
     }
-    if policy.ipv6 {
+    if policy.families == Families::Ipv6First {
         prefer_ipv6(candidates);
     }
 }

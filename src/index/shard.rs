@@ -12,7 +12,7 @@ use super::claims::{Claim, Claims};
 use super::intern::Interner;
 use super::join::{Chunk, PodsReadable, join};
 use crate::model::{
-    ClusterRole, ExternalWorkload, Membership, NodeFacts, NodeName, ProfileFacts, ProfileName,
+    ClusterFacts, ExternalWorkload, Membership, NodeFacts, NodeName, ProfileFacts, ProfileName,
     ServiceFacts, ServiceName, SliceFacts, SliceName, Workload, Zone,
 };
 use mentions::{Mention, Mentions, mentions};
@@ -24,6 +24,8 @@ pub(super) struct Shard {
     kinds: BTreeMap<Kind, KindState>,
     services: HashMap<ServiceName, Arc<ServiceFacts>>,
     slices: HashMap<SliceName, Arc<SliceFacts>>,
+    /// How many of the slices are subsets of each Endpoints object; empty where EndpointSlices are read.
+    subsets: HashMap<ServiceName, usize>,
     /// Joined slices, in name order, by the Service they belong to; empty until the shard is synced.
     chunks_by_service: HashMap<ServiceName, Arc<[Arc<Chunk>]>>,
     workloads: Workloads,
@@ -73,14 +75,15 @@ enum Stale {
 // === impl Shard ===
 
 impl Shard {
-    pub(super) fn new(role: ClusterRole) -> Self {
+    pub(super) fn new(facts: &ClusterFacts) -> Self {
         Self {
-            kinds: Kind::watched_in(role)
+            kinds: Kind::watched_in(facts.role, facts.endpoint_kind)
                 .iter()
                 .map(|kind| (*kind, KindState::Pending))
                 .collect(),
             services: HashMap::new(),
             slices: HashMap::new(),
+            subsets: HashMap::new(),
             chunks_by_service: HashMap::new(),
             workloads: Workloads::default(),
             mentions: Mentions::default(),
@@ -252,6 +255,12 @@ impl Shard {
                 .map(ObjectName::Service)
                 .collect(),
             Kind::EndpointSlice => self.slices.keys().cloned().map(ObjectName::Slice).collect(),
+            Kind::Endpoints => self
+                .subsets
+                .keys()
+                .cloned()
+                .map(ObjectName::Endpoints)
+                .collect(),
             Kind::Node => self.nodes.keys().cloned().map(ObjectName::Node).collect(),
             Kind::ServiceProfile => self
                 .profiles
@@ -275,6 +284,13 @@ impl Shard {
                 interner.slice(&mut facts);
                 let name = SliceName::new(interner.text(name.namespace.text()), name.name);
                 self.set_slice(name, Some(facts), outcome);
+            }
+            Object::Endpoints(name, mut subsets) => {
+                for facts in &mut subsets {
+                    interner.slice(facts);
+                }
+                let name = interner.service(&name);
+                self.set_endpoints(&name, subsets, outcome);
             }
             Object::Pod(name, mut facts) => {
                 interner.pod_facts(&mut facts);
@@ -320,6 +336,7 @@ impl Shard {
         match name {
             ObjectName::Service(name) => self.set_service(name.clone(), None, outcome),
             ObjectName::Slice(name) => self.set_slice(name.clone(), None, outcome),
+            ObjectName::Endpoints(name) => self.set_endpoints(name, Box::default(), outcome),
             ObjectName::Node(name) => outcome.nodes |= self.nodes.remove(name).is_some(),
             ObjectName::Pod(name) => {
                 self.set_workload(&WorkloadName::Pod(name.clone()), outcome, |workloads| {
@@ -402,6 +419,26 @@ impl Shard {
         self.endpoint_count += facts.endpoints.len();
         self.slices.insert(name.clone(), Arc::new(facts));
         outcome.stale.add(name);
+    }
+
+    /// Makes these the subsets of an Endpoints object; one without any says nothing and is not remembered.
+    fn set_endpoints(
+        &mut self,
+        name: &ServiceName,
+        subsets: Box<[SliceFacts]>,
+        outcome: &mut Outcome,
+    ) {
+        let after = subsets.len();
+        let before = match after {
+            0 => self.subsets.remove(name),
+            _ => self.subsets.insert(name.clone(), after),
+        };
+        for (place, facts) in subsets.into_iter().enumerate() {
+            self.set_slice(SliceName::of_subset(name, place), Some(facts), outcome);
+        }
+        for place in after..before.unwrap_or(0) {
+            self.set_slice(SliceName::of_subset(name, place), None, outcome);
+        }
     }
 
     /// Takes in what a workload says now, and which addresses it claims.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::join::Chunk;
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, Membership, ServiceFacts, ServiceName, Text,
-    TrafficPolicy,
+    ClusterFacts, ClusterName, ClusterRole, EndpointKind, Membership, ServiceFacts, ServiceName,
+    Text, TrafficPolicy,
 };
 
 /// An immutable picture of one Service. Making the next one shares every slice that did not change.
@@ -114,6 +114,7 @@ impl Member {
                 name: cluster.clone(),
                 role: ClusterRole::Linked,
                 trust_domain: Text::default(),
+                endpoint_kind: EndpointKind::default(),
             }),
             service,
             state,

@@ -17,6 +17,16 @@ pub enum ClusterRole {
     Linked,
 }
 
+/// The kind of object that says where the endpoints of Services are. It is the same for every cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EndpointKind {
+    /// `EndpointSlice` of `discovery.k8s.io`.
+    #[default]
+    EndpointSlice,
+    /// `Endpoints` of the core group, which Kubernetes has deprecated: no zones, no hints, a thousand addresses at most.
+    Endpoints,
+}
+
 /// One connection to one cluster: a change of credentials opens a new session beside the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
@@ -30,4 +40,6 @@ pub struct ClusterFacts {
     pub role: ClusterRole,
     /// Suffix of the identities of its Pods; empty means that its Pods have none.
     pub trust_domain: Text,
+    /// What its endpoints are read from.
+    pub endpoint_kind: EndpointKind,
 }

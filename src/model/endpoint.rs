@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Namespace, NodeName, PodName, ServiceName, Text, Zone};
 
-/// An EndpointSlice within its cluster.
+/// An EndpointSlice within its cluster, or a subset of an Endpoints object there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SliceName {
     /// The slice's namespace.
@@ -15,10 +15,11 @@ pub struct SliceName {
     pub name: Text,
 }
 
-/// What an EndpointSlice object says.
+/// What an EndpointSlice object says, or a subset of an Endpoints object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceFacts {
-    /// The Service the slice belongs to: label `kubernetes.io/service-name`, else the first owner of kind Service.
+    /// The Service the slice belongs to: label `kubernetes.io/service-name`, else the first owner of kind Service; for an
+    /// Endpoints object the Service of its name.
     pub service: ServiceName,
     /// `ports`, in order; a slice without any contributes nothing.
     pub ports: Box<[SlicePort]>,
@@ -33,7 +34,7 @@ pub struct SliceFacts {
 pub struct SlicePort {
     /// The name that the Service port has too; may be empty.
     pub name: Text,
-    /// The number endpoints listen on; `None` if the slice leaves it out or it cannot be one.
+    /// The number endpoints listen on; `None` if the slice leaves it out, which means any, or it cannot be one.
     pub port: Option<u16>,
 }
 
@@ -98,6 +99,12 @@ impl SliceName {
             namespace: namespace.into(),
             name: name.into(),
         }
+    }
+
+    /// Names a subset of the Endpoints object of a Service, by its place; no object of Kubernetes has such a name.
+    pub fn of_subset(endpoints: &ServiceName, place: usize) -> Self {
+        let name = format!("{}#{place}", endpoints.name);
+        Self::new(endpoints.namespace.clone(), name)
     }
 }
 

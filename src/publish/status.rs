@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::index::Kind;
-use crate::model::{ClusterName, ClusterRole};
+use crate::model::{ClusterName, ClusterRole, EndpointKind};
 
 /// The state of every cluster. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ struct KindEntry {
 
 impl StatusBoard {
     /// Puts a cluster on the board, if it is not there.
-    pub fn add(&self, cluster: &ClusterName, role: ClusterRole) {
+    pub fn add(&self, cluster: &ClusterName, role: ClusterRole, endpoints: EndpointKind) {
         self.clusters
             .lock()
             .entry(cluster.clone())
@@ -91,7 +91,7 @@ impl StatusBoard {
                 added: Instant::now(),
                 connection: Connection::Connecting,
                 since: Instant::now(),
-                kinds: Kind::watched_in(role)
+                kinds: Kind::watched_in(role, endpoints)
                     .iter()
                     .map(|kind| {
                         let entry = KindEntry {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **Objects.** `.yaml`, `.yml` and `.json` files count, others and names that begin with a dot do not. Kinds that are not
-//! watched are skipped. Of two files that define one object the later by path counts, and a warning names both.
+//! watched are skipped; as in real clusters, either EndpointSlices or Endpoints are. Of two files that define one object the later by path counts, and a warning names both.
 //!
 //! **Links.** If the home cluster's folder has Secrets that link clusters, as Linkerd's destination controller reads them
 //! (in the control plane's namespace, of type `mirror.linkerd.io/remote-kubeconfig`, with the cluster's name as a label and
@@ -44,7 +44,7 @@ pub use metrics::FileMetrics;
 use tree::Tree;
 use watch::{Bell, Watches};
 
-use crate::model::{ClusterName, Text};
+use crate::model::{ClusterName, EndpointKind, Text};
 use crate::publish::{ChangeSender, StatusBoard};
 
 /// Time between two notes that what is known is up to date.
@@ -61,6 +61,8 @@ pub struct FileConfig {
     pub trust_domain: Text,
     /// The namespace whose Secrets link clusters.
     pub control_plane_namespace: Text,
+    /// What the endpoints of Services are read from, in every cluster.
+    pub endpoint_kind: EndpointKind,
 }
 
 /// Tells what files say of clusters.

@@ -31,7 +31,9 @@ use self::health::{Health, Voice};
 use self::session::ClusterSource;
 use super::metrics::SourceMetrics;
 use crate::index::Change;
-use crate::model::{ClusterFacts, ClusterName, ClusterRole, Namespace, SessionId, Text};
+use crate::model::{
+    ClusterFacts, ClusterName, ClusterRole, EndpointKind, Namespace, SessionId, Text,
+};
 use crate::publish::{ChangeSender, IndexStopped, StatusBoard};
 
 /// Which cluster is home, and how it is reached.
@@ -47,6 +49,8 @@ pub struct KubernetesConfig {
     ///
     /// It is trusted: it may name files and commands. Files are read again when the API server rejects what was in them.
     pub kubeconfig: Option<PathBuf>,
+    /// What the endpoints of Services are read from, in every cluster.
+    pub endpoint_kind: EndpointKind,
 }
 
 /// The home cluster and everything linked to it, as a source of changes.
@@ -110,9 +114,12 @@ impl KubernetesSource {
             name: config.home.clone(),
             role: ClusterRole::Home,
             trust_domain: config.trust_domain.clone(),
+            endpoint_kind: config.endpoint_kind,
         });
         let id = shared.next_session();
-        shared.board.add(&config.home, ClusterRole::Home);
+        shared
+            .board
+            .add(&facts.name, facts.role, facts.endpoint_kind);
         let opened = Change::Opened {
             facts: Arc::clone(&facts),
             session: id,
@@ -124,12 +131,7 @@ impl KubernetesSource {
             connection: true,
             kinds: true,
         };
-        let health = Health::new(
-            config.home.clone(),
-            ClusterRole::Home,
-            shared.board.clone(),
-            voice,
-        );
+        let health = Health::new(&facts, shared.board.clone(), voice);
         let home = ClusterSource::new(
             shared.clone(),
             facts,
@@ -168,6 +170,7 @@ mod tests {
             trust_domain: "cluster.local".into(),
             control_plane_namespace: "linkerd".into(),
             kubeconfig: Some("/nonexistent/config".into()),
+            endpoint_kind: EndpointKind::EndpointSlice,
         };
         KubernetesSource::new(config, changes, board, SourceMetrics::default())
     }

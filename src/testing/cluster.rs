@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::objects::{ServiceBuilder, SliceBuilder};
 use super::{PodBuilder, objects};
 use crate::index::{Change, Kind, Object, ObjectChange, ObjectName};
-use crate::model::{ClusterFacts, ClusterName, ClusterRole, SessionId, Text};
+use crate::model::{ClusterFacts, ClusterName, ClusterRole, EndpointKind, SessionId, Text};
 
 /// Name of the home cluster in tests.
 pub const HOME: &str = "home";
@@ -16,6 +16,7 @@ pub struct ClusterBuilder {
     name: ClusterName,
     session: u64,
     trust_domain: Text,
+    endpoint_kind: EndpointKind,
 }
 
 /// The first session with the home cluster.
@@ -29,6 +30,7 @@ pub fn cluster(name: &str) -> ClusterBuilder {
         name: name.into(),
         session: 1,
         trust_domain: format!("{name}.example").into(),
+        endpoint_kind: EndpointKind::EndpointSlice,
     }
 }
 
@@ -49,6 +51,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Read from Endpoints objects in place of EndpointSlices.
+    #[must_use]
+    pub fn of_endpoints(mut self) -> Self {
+        self.endpoint_kind = EndpointKind::Endpoints;
+        self
+    }
+
     /// The cluster's name.
     pub fn name(&self) -> ClusterName {
         self.name.clone()
@@ -61,6 +70,11 @@ impl ClusterBuilder {
         } else {
             ClusterRole::Linked
         }
+    }
+
+    /// The kinds that are watched there.
+    pub fn kinds(&self) -> &'static [Kind] {
+        Kind::watched_in(self.role(), self.endpoint_kind)
     }
 
     /// The cluster is linked.
@@ -84,6 +98,7 @@ impl ClusterBuilder {
                 name: self.name(),
                 role: self.role(),
                 trust_domain: self.trust_domain.clone(),
+                endpoint_kind: self.endpoint_kind,
             }),
             session: SessionId(self.session),
         }
@@ -117,7 +132,7 @@ impl ClusterBuilder {
     /// Every kind is read, and these objects are all there are.
     pub fn synced(&self, objects: impl IntoIterator<Item = Object>) -> Vec<Change> {
         let objects: Vec<Object> = objects.into_iter().collect();
-        Kind::watched_in(self.role())
+        self.kinds()
             .iter()
             .map(|kind| {
                 let of_kind = objects

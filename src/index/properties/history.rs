@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::index::{Kind, Object};
+use crate::index::{Families, Kind, Object};
 use crate::model::{
     Backing, Condition, Conditions, Endpoint, ExternalWorkloadFacts, ExternalWorkloadName,
     Federation, HostPorts, Membership, MirrorFacts, NamedPort, NodeFacts, NodeName, Override,
@@ -72,7 +72,7 @@ pub(super) struct Query {
     pub(super) instance: Option<Text>,
     pub(super) zone: Option<Zone>,
     pub(super) node: Option<NodeName>,
-    pub(super) ipv6: bool,
+    pub(super) families: Families,
 }
 
 /// A history, with a query for each of its states.
@@ -127,15 +127,15 @@ fn query() -> impl Strategy<Value = Query> {
         option::weighted(0.2, pick(&HOSTNAMES)),
         option::of(pick(&ZONES)),
         option::of(pick(&NODES)),
-        any::<bool>(),
+        select(vec![Families::Ipv4, Families::Ipv6First, Families::Any]),
     )
-        .prop_map(|(service, port, instance, zone, node, ipv6)| Query {
+        .prop_map(|(service, port, instance, zone, node, families)| Query {
             service,
             port,
             instance: instance.map(Text::from),
             zone: zone.map(Zone::from),
             node: node.map(NodeName::from),
-            ipv6,
+            families,
         })
 }
 
@@ -174,6 +174,7 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         1 => Just(Kind::Service),
         1 => Just(Kind::EndpointSlice),
+        1 => Just(Kind::Endpoints),
         2 => Just(Kind::Pod),
         1 => Just(Kind::Node),
         1 => Just(Kind::ReplicaSet),
@@ -189,6 +190,7 @@ fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
         4 => service().boxed(),
         6 => slice().boxed(),
+        3 => endpoints().boxed(),
         5 => pod().boxed(),
         1 => node().boxed(),
         2 => owner_object().boxed(),
@@ -251,6 +253,24 @@ fn membership() -> impl Strategy<Value = Membership> {
 }
 
 fn slice() -> impl Strategy<Value = Object> {
+    (pick(&["s0", "s1", "s2"]), slice_facts()).prop_map(|(name, facts)| {
+        let name = SliceName::new(facts.service.namespace.clone(), name);
+        Object::Slice(name, facts)
+    })
+}
+
+fn endpoints() -> impl Strategy<Value = Object> {
+    (service_name(), vec(slice_facts(), 0..3)).prop_map(|(service, subsets)| {
+        let subsets = subsets.into_iter().map(|facts| SliceFacts {
+            service: service.clone(),
+            ..facts
+        });
+        let subsets = subsets.collect();
+        Object::Endpoints(service, subsets)
+    })
+}
+
+fn slice_facts() -> impl Strategy<Value = SliceFacts> {
     let port = (pick(&PORT_NAMES), select(vec![8080_u16, 8081]));
     let mirror = any::<bool>().prop_map(|gateway| {
         Box::new(MirrorFacts {
@@ -261,24 +281,21 @@ fn slice() -> impl Strategy<Value = Object> {
     });
     (
         service_name(),
-        pick(&["s0", "s1", "s2"]),
         vec(port, 0..3),
         vec(endpoint(), 0..4),
         option::weighted(0.1, mirror),
     )
-        .prop_map(|(service, name, ports, endpoints, mirror)| {
+        .prop_map(|(service, ports, endpoints, mirror)| {
             let port = |(name, port): (&str, u16)| SlicePort {
                 name: name.into(),
                 port: Some(port),
             };
-            let name = SliceName::new(service.namespace.clone(), name);
-            let facts = SliceFacts {
+            SliceFacts {
                 ports: ports.into_iter().map(port).collect(),
                 endpoints: endpoints.into(),
                 mirror,
                 service,
-            };
-            Object::Slice(name, facts)
+            }
         })
 }
 

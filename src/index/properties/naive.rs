@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use super::history::Query;
-use crate::index::{Change, Kind, Object, ObjectChange, ObjectName};
+use crate::index::{Change, Families, Kind, Object, ObjectChange, ObjectName};
 use crate::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Condition, Endpoint, ExternalWorkloadName,
     Membership, Owner, OwnerKind, PodFacts, PodName, ProfileFacts, ProfileName, Selector,
@@ -239,7 +239,7 @@ impl Session {
                 }
                 self.mark(kind, true);
             }
-            ObjectChange::Unreadable(Kind::Service | Kind::EndpointSlice) => {}
+            ObjectChange::Unreadable(Kind::Service | Kind::EndpointSlice | Kind::Endpoints) => {}
             ObjectChange::Unreadable(kind) => self.mark(kind, false),
         }
     }
@@ -255,7 +255,7 @@ impl Session {
     }
 
     pub(super) fn is_read(&self) -> bool {
-        Kind::watched_in(self.facts.role)
+        Kind::watched_in(self.facts.role, self.facts.endpoint_kind)
             .iter()
             .all(|kind| self.kinds.iter().any(|(known, _)| known == kind))
     }
@@ -270,10 +270,14 @@ impl Session {
     fn slices(&self, wanted: &ServiceName) -> Vec<&SliceFacts> {
         let mut slices: Vec<(&SliceName, &SliceFacts)> = Vec::new();
         for object in &self.objects {
-            if let Object::Slice(name, facts) = object
-                && facts.service == *wanted
-            {
-                slices.push((name, facts));
+            match object {
+                Object::Slice(name, facts) if facts.service == *wanted => {
+                    slices.push((name, facts));
+                }
+                Object::Endpoints(name, subsets) if name == wanted => {
+                    return subsets.iter().collect();
+                }
+                _ => {}
             }
         }
         slices.sort_by_key(|(name, _)| *name);
@@ -375,7 +379,7 @@ impl Session {
         }
         let mut candidates = self.candidates(service, facts, query);
         candidates.retain(|candidate| {
-            query.ipv6
+            query.families != Families::Ipv4
                 || candidate.endpoint.address.is_ipv4()
                 || candidate.endpoint.backing == Backing::Address
         });
@@ -403,7 +407,9 @@ impl Session {
         }
         let dual: Vec<Backing> = candidates
             .iter()
-            .filter(|candidate| candidate.endpoint.address.is_ipv6())
+            .filter(|candidate| {
+                query.families == Families::Ipv6First && candidate.endpoint.address.is_ipv6()
+            })
             .map(|candidate| candidate.endpoint.backing.clone())
             .filter(|backing| *backing != Backing::Address)
             .collect();

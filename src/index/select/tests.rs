@@ -1,4 +1,4 @@
-use crate::index::{Exclusion, Held, MeshPolicy, ViewKey, examine};
+use crate::index::{Exclusion, Families, Held, MeshPolicy, ViewKey, examine};
 use crate::model::PortSet;
 use crate::testing::{
     ServiceBuilder, SliceBuilder, World, cluster, describe, external_workload, home, node_in, pod,
@@ -147,11 +147,17 @@ fn a_workload_is_served_by_one_family() {
         "- - 80",
         "10.0.0.1:8080 web-0, 10.0.0.2:8080 web-1, 10.0.0.9:8080, [fd00::9]:8080",
     );
-    world.policy.ipv6 = true;
+    world.policy.families = Families::Ipv6First;
     check(
         &world,
         "- - 80",
         "10.0.0.2:8080 web-1, 10.0.0.9:8080, [fd00::1]:8080 web-0, [fd00::9]:8080",
+    );
+    world.policy.families = Families::Any;
+    check(
+        &world,
+        "- - 80",
+        "10.0.0.1:8080 web-0, 10.0.0.2:8080 web-1, 10.0.0.9:8080, [fd00::1]:8080 web-0, [fd00::9]:8080",
     );
 }
 
@@ -168,7 +174,7 @@ fn hints_come_before_the_preferred_family_and_after_the_unwanted_one() {
     let mut world = world(web(), [v4, v6]);
     check(&world, "n0 - 80", "10.0.0.1:8080 web-0");
     check(&world, "n1 - 80", "10.0.0.1:8080 web-0");
-    world.policy.ipv6 = true;
+    world.policy.families = Families::Ipv6First;
     check(&world, "n0 - 80", "10.0.0.1:8080 web-0");
     check(&world, "n1 - 80", "[fd00::1]:8080 web-0");
 }
@@ -361,7 +367,7 @@ fn external_workloads_are_served_by_one_family() {
         "- - 80",
         "10.0.1.1:8080 external vm, [fd00::9]:8080",
     );
-    world.policy.ipv6 = true;
+    world.policy.families = Families::Ipv6First;
     check(
         &world,
         "- - 80",

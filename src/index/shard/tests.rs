@@ -1,5 +1,5 @@
-use crate::index::{Joined, Kind, ObjectName};
-use crate::model::SliceName;
+use crate::index::{Joined, Kind, Object, ObjectName};
+use crate::model::{ServiceName, SliceName};
 use crate::testing::{
     SliceBuilder, World, cluster, describe, external_workload, home, job, pod, replica_set, server,
     service, slice,
@@ -387,4 +387,70 @@ fn a_server_touches_only_services_of_workloads_it_says_something_new_of() {
         "10.0.0.1:80 pod-7",
         "shop/svc-7 shop/svc-8",
     );
+}
+
+/// The Endpoints object of a Service, with subsets that say what these slices say.
+fn endpoints(service: &str, subsets: impl IntoIterator<Item = SliceBuilder>) -> Object {
+    let (namespace, name) = service.split_once('/').unwrap();
+    let subsets = subsets.into_iter().map(|subset| {
+        let Object::Slice(_, facts) = subset.of(service).object() else {
+            panic!("a slice builder makes slices");
+        };
+        facts
+    });
+    Object::Endpoints(ServiceName::new(namespace, name), subsets.collect())
+}
+
+#[test]
+fn the_subsets_of_an_endpoints_object_come_and_go_with_it() {
+    let one = || slice("x").endpoint("10.0.0.1");
+    let two = || slice("x").endpoint("10.0.0.2");
+    let three = || slice("x").endpoint("10.0.0.3");
+    let home = || home().of_endpoints();
+    let mut world = World::default();
+    world.say(home().begins_with([
+        service("shop/web").object(),
+        service("shop/api").object(),
+        endpoints("shop/web", [one(), two(), three()]),
+        endpoints("shop/api", [three()]),
+    ]));
+    let sizes = |world: &World| world.index.clusters()[0].endpoints;
+    assert_eq!(
+        describe(&world.view("shop/web", 80)),
+        "10.0.0.1:80, 10.0.0.2:80, 10.0.0.3:80"
+    );
+    assert_eq!(sizes(&world), 4);
+    world.say([home().apply(endpoints("shop/web", [two()]))]);
+    check(&world, "shop/web", "10.0.0.2:80", "shop/web");
+    assert_eq!(sizes(&world), 2);
+    world.say([home().apply(endpoints("shop/web", [two()]))]);
+    check(&world, "shop/web", "10.0.0.2:80", "");
+    world.say([home().apply(endpoints("shop/web", []))]);
+    check(&world, "shop/web", "-", "shop/web");
+    world.say([home().apply(endpoints("shop/web", [one(), two()]))]);
+    check(&world, "shop/web", "10.0.0.1:80, 10.0.0.2:80", "shop/web");
+    world.say([home().delete(endpoints("shop/web", []))]);
+    check(&world, "shop/web", "-", "shop/web");
+    world.say([home().apply(endpoints("shop/web", [one(), two()]))]);
+    world.say([home().resync(Kind::Endpoints, [endpoints("shop/api", [one()])])]);
+    check(&world, "shop/web", "-", "shop/api shop/web");
+    check(&world, "shop/api", "10.0.0.1:80", "shop/api shop/web");
+    assert_eq!(sizes(&world), 1);
+}
+
+#[test]
+fn a_cluster_of_endpoints_objects_waits_for_them_and_not_for_slices() {
+    let home = home().of_endpoints();
+    let mut world = World::default();
+    world.say([home.opened()]);
+    for kind in home.kinds() {
+        assert_ne!(*kind, Kind::EndpointSlice);
+        if *kind != Kind::Endpoints {
+            world.say([home.resync(*kind, [])]);
+        }
+    }
+    world.say([home.unreadable(Kind::Endpoints)]);
+    assert_eq!(world.index.clusters()[0].pending, [Kind::Endpoints]);
+    world.say([home.resync(Kind::Endpoints, [])]);
+    assert_eq!(world.index.clusters()[0].pending, []);
 }

@@ -100,7 +100,11 @@ impl Workloads {
                 .cloned()
                 .map(ObjectName::Owner)
                 .collect(),
-            Kind::Service | Kind::EndpointSlice | Kind::Node | Kind::ServiceProfile => Vec::new(),
+            Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Endpoints
+            | Kind::Node
+            | Kind::ServiceProfile => Vec::new(),
         }
     }
 

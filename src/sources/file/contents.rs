@@ -15,7 +15,7 @@ use super::listing::Listing;
 use super::manifest::{self, Manifest, ManifestError};
 use super::metrics::FileMetrics;
 use crate::index::{Kind, Object, ObjectName};
-use crate::model::{ClusterName, ClusterRole};
+use crate::model::ClusterName;
 use crate::sources::k8s::convert::{Converted, Warning};
 
 /// Warnings about the objects of one file that are logged one by one.
@@ -27,7 +27,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Contents {
     cluster: ClusterName,
-    role: ClusterRole,
+    watched: &'static [Kind],
     folder: PathBuf,
     metrics: FileMetrics,
     files: BTreeMap<Arc<Path>, File>,
@@ -105,13 +105,13 @@ impl Contents {
     /// Nothing yet.
     pub(super) fn new(
         cluster: ClusterName,
-        role: ClusterRole,
+        watched: &'static [Kind],
         folder: PathBuf,
         metrics: FileMetrics,
     ) -> Self {
         Self {
             cluster,
-            role,
+            watched,
             folder,
             metrics,
             files: BTreeMap::new(),
@@ -225,7 +225,6 @@ impl Contents {
 
     fn parse(&self, path: &Path, bytes: Vec<u8>) -> Result<Parsed, Broken> {
         let text = String::from_utf8(bytes)?;
-        let watched = Kind::watched_in(self.role);
         let mut parsed = Parsed {
             objects: Vec::new(),
             secrets: Vec::new(),
@@ -242,7 +241,7 @@ impl Contents {
         };
         for manifest in manifests {
             match manifest {
-                Manifest::Object(converted) if watched.contains(&converted.name.kind()) => {
+                Manifest::Object(converted) if self.watched.contains(&converted.name.kind()) => {
                     parsed.add(*converted, &mut places);
                 }
                 Manifest::Object(_) => {}
@@ -499,7 +498,7 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
 fn shown_name(name: &ObjectName) -> String {
     let resource = name.kind().resource();
     match name {
-        ObjectName::Service(name) => format!("{resource} {name}"),
+        ObjectName::Service(name) | ObjectName::Endpoints(name) => format!("{resource} {name}"),
         ObjectName::Slice(name) => format!("{resource} {name}"),
         ObjectName::Pod(name) => format!("{resource} {name}"),
         ObjectName::Node(name) => format!("{resource} {name}"),

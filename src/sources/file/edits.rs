@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::index::{Kind, Object, ObjectChange, ObjectName};
-use crate::model::ClusterRole;
 
 /// What has to be told, each object once.
 #[derive(Debug, Default)]
@@ -51,12 +50,12 @@ impl Edits {
     }
 
     /// The whole of a cluster: one change for each kind that is watched there.
-    pub(crate) fn into_resyncs(self, role: ClusterRole) -> Vec<ObjectChange> {
+    pub(crate) fn into_resyncs(self, watched: &[Kind]) -> Vec<ObjectChange> {
         let mut by_kind: HashMap<Kind, Vec<Object>> = HashMap::new();
         for (name, object) in self.list {
             by_kind.entry(name.kind()).or_default().extend(object);
         }
-        Kind::watched_in(role)
+        watched
             .iter()
             .map(|kind| ObjectChange::Resync(*kind, by_kind.remove(kind).unwrap_or_default()))
             .collect()
@@ -72,7 +71,7 @@ fn rank(kind: Kind) -> usize {
         // So that no port is taken for another protocol's in between.
         Kind::Server | Kind::ServiceProfile => 2,
         Kind::Pod | Kind::ExternalWorkload => 3,
-        Kind::EndpointSlice => 4,
+        Kind::EndpointSlice | Kind::Endpoints => 4,
         Kind::Service => 5,
     }
 }

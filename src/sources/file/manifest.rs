@@ -330,7 +330,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
 
 fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, D::Error> {
     use objects::{
-        EndpointSlice, ExternalWorkload, Job, Node, Pod, ReplicaSet, Server, Service,
+        EndpointSlice, Endpoints, ExternalWorkload, Job, Node, Pod, ReplicaSet, Server, Service,
         ServiceProfile,
     };
 
@@ -339,6 +339,7 @@ fn object<'de, D: Deserializer<'de>>(kind: Kind, fields: D) -> Result<Manifest, 
         Kind::EndpointSlice => {
             in_namespace(EndpointSlice::deserialize(fields)?, |it| &mut it.metadata)
         }
+        Kind::Endpoints => in_namespace(Endpoints::deserialize(fields)?, |it| &mut it.metadata),
         Kind::Pod => in_namespace(Pod::deserialize(fields)?, |it| &mut it.metadata),
         Kind::ReplicaSet => in_namespace(ReplicaSet::deserialize(fields)?, |it| &mut it.metadata),
         Kind::Job => in_namespace(Job::deserialize(fields)?, |it| &mut it.metadata),
@@ -389,6 +390,7 @@ mod tests {
             Manifest::Object(converted) => match &converted.name {
                 ObjectName::Service(name) => format!("service {name}"),
                 ObjectName::Slice(name) => format!("slice {name}"),
+                ObjectName::Endpoints(name) => format!("endpoints {name}"),
                 ObjectName::Pod(name) => format!("pod {name}"),
                 ObjectName::Node(name) => format!("node {name}"),
                 ObjectName::Owner(name) => format!("owner {}/{}", name.namespace, name.name),

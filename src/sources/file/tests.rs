@@ -44,6 +44,11 @@ impl Files {
     }
 
     fn start_in(self, below: &str) -> Bench {
+        let config = config(self.path(below));
+        self.start_with(config)
+    }
+
+    fn start_with(self, config: FileConfig) -> Bench {
         let board = StatusBoard::default();
         let (indexer, catalog) = Indexer::new(
             "home".into(),
@@ -53,7 +58,7 @@ impl Files {
             IndexMetrics::register(&mut Registry::default()),
         );
         let (sender, receiver) = change_channel();
-        let source = FileSource::new(config(self.path(below)));
+        let source = FileSource::new(config);
         let shutdown = CancellationToken::new();
         let stop = shutdown.clone();
         let mut tasks = JoinSet::new();
@@ -167,6 +172,7 @@ fn config(dir: PathBuf) -> FileConfig {
         home: "home".into(),
         trust_domain: "cluster.local".into(),
         control_plane_namespace: "linkerd".into(),
+        endpoint_kind: EndpointKind::EndpointSlice,
     }
 }
 
@@ -520,5 +526,48 @@ async fn swapped_links_are_followed() {
         &format!("{services}---\n{}", backends(&[("w", "10.1.0.6")])),
     );
     bench.expect("web", "10.1.0.6@home").await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn endpoints_objects_count_where_they_are_asked_for_and_slices_do_not() {
+    let endpoints = |addresses: &str| {
+        format!(
+            "apiVersion: v1\nkind: Endpoints\nmetadata: {{name: web}}\nsubsets:\n\
+             - addresses: [{addresses}]\n  ports: [{{name: http, port: 80}}]\n\
+             - addresses: [{{ip: 10.9.0.1}}]\n  notReadyAddresses: [{{ip: 10.9.0.2}}]\n  ports: [{{name: http, port: 81}}]\n"
+        )
+    };
+    let files = Files::new();
+    files.write(
+        "home/endpoints.yaml",
+        &endpoints("{ip: 10.8.0.1}, {ip: 10.8.0.2}"),
+    );
+    files.write(
+        "west/web.yaml",
+        &format!("{}---\n{}", service("web", ""), endpoints("{ip: 10.7.0.1}")),
+    );
+    files.write("east/web.yaml", &remote("10.3.0.1"));
+    let config = FileConfig {
+        endpoint_kind: EndpointKind::Endpoints,
+        ..config(files.path(""))
+    };
+    let bench = files.start_with(config);
+    bench
+        .expect("web", "10.8.0.1@home 10.8.0.2@home 10.9.0.1@home")
+        .await;
+    bench
+        .expect(
+            "everywhere",
+            "10.7.0.1@west 10.8.0.1@home 10.8.0.2@home 10.9.0.1@home",
+        )
+        .await;
+    bench.write("home/endpoints.yaml", &endpoints(""));
+    bench.expect("web", "10.9.0.1@home").await;
+    fs::remove_file(bench.path("home/endpoints.yaml")).expect("remove");
+    bench.expect("web", "").await;
+    bench
+        .expect("everywhere", "10.7.0.1@west 10.9.0.1@west")
+        .await;
     bench.stop().await;
 }

@@ -127,7 +127,7 @@ impl Tree {
     /// Notes that what is known is up to date: changes would have been noticed.
     pub(super) fn note_alive(&self) {
         for (name, cluster) in self.clusters.iter().filter(|(_, cluster)| cluster.present) {
-            for kind in Kind::watched_in(cluster.facts.role) {
+            for kind in watched(&cluster.facts) {
                 self.board.heard(name, *kind);
             }
         }
@@ -137,7 +137,7 @@ impl Tree {
         let home = self.config.home.clone();
         if !self.clusters.contains_key(&home) {
             let trust_domain = self.config.trust_domain.clone();
-            self.add(facts(&home, ClusterRole::Home, trust_domain));
+            self.add(self.facts(&home, ClusterRole::Home, trust_domain));
         }
         let mut problems: BTreeSet<_> = root
             .strays
@@ -221,7 +221,7 @@ impl Tree {
             changes.push(Change::Unlinked { cluster });
         }
         for (name, trust_domain) in wanted {
-            let facts = facts(&name, ClusterRole::Linked, trust_domain);
+            let facts = self.facts(&name, ClusterRole::Linked, trust_domain);
             if let Some(cluster) = self.clusters.get_mut(&name) {
                 cluster.facts = facts;
             } else {
@@ -237,7 +237,7 @@ impl Tree {
 
     fn add(&mut self, facts: Arc<ClusterFacts>) {
         let name = facts.name.clone();
-        self.board.add(&name, facts.role);
+        self.board.add(&name, facts.role, facts.endpoint_kind);
         let cluster = Cluster {
             contents: self.contents(&facts),
             opened: None,
@@ -247,9 +247,28 @@ impl Tree {
         self.clusters.insert(name, cluster);
     }
 
+    fn facts(
+        &self,
+        name: &ClusterName,
+        role: ClusterRole,
+        trust_domain: Text,
+    ) -> Arc<ClusterFacts> {
+        Arc::new(ClusterFacts {
+            name: name.clone(),
+            role,
+            trust_domain,
+            endpoint_kind: self.config.endpoint_kind,
+        })
+    }
+
     fn contents(&self, facts: &ClusterFacts) -> Contents {
         let folder = self.config.dir.join(facts.name.as_str());
-        Contents::new(facts.name.clone(), facts.role, folder, self.metrics.clone())
+        Contents::new(
+            facts.name.clone(),
+            watched(facts),
+            folder,
+            self.metrics.clone(),
+        )
     }
 
     /// Looks at one cluster's folder and says what is different.
@@ -286,7 +305,10 @@ impl Tree {
     fn update_from(&mut self, cluster: &mut Cluster, listing: &Listing) -> Vec<Change> {
         let facts = Arc::clone(&cluster.facts);
         let Some((session, opened)) = cluster.opened.clone() else {
-            let resyncs = cluster.contents.update(listing).into_resyncs(facts.role);
+            let resyncs = cluster
+                .contents
+                .update(listing)
+                .into_resyncs(watched(&facts));
             return self.open_session(cluster, resyncs);
         };
         let edits = cluster.contents.update(listing);
@@ -294,7 +316,7 @@ impl Tree {
         // that are broken now cannot be had again, so the old session goes on until they are repaired.
         if opened != facts && !cluster.contents.is_broken() {
             let mut contents = self.contents(&facts);
-            let resyncs = contents.update(listing).into_resyncs(facts.role);
+            let resyncs = contents.update(listing).into_resyncs(watched(&facts));
             if !contents.is_broken() {
                 cluster.contents = contents;
                 return self.open_session(cluster, resyncs);
@@ -312,7 +334,7 @@ impl Tree {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         cluster.opened = Some((session, Arc::clone(&facts)));
-        for kind in Kind::watched_in(facts.role) {
+        for kind in watched(&facts) {
             self.board
                 .report_kind(&facts.name, *kind, KindStatus::Watched);
         }
@@ -358,12 +380,8 @@ impl Root {
     }
 }
 
-fn facts(name: &ClusterName, role: ClusterRole, trust_domain: Text) -> Arc<ClusterFacts> {
-    Arc::new(ClusterFacts {
-        name: name.clone(),
-        role,
-        trust_domain,
-    })
+fn watched(facts: &ClusterFacts) -> &'static [Kind] {
+    Kind::watched_in(facts.role, facts.endpoint_kind)
 }
 
 fn say(

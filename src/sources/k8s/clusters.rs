@@ -283,7 +283,10 @@ impl ClusterStore {
         };
         let definition = winner.definition.clone();
         if !self.running.contains_key(&cluster) {
-            self.shared.board.add(&cluster, ClusterRole::Linked);
+            let endpoints = self.config.endpoint_kind;
+            self.shared
+                .board
+                .add(&cluster, ClusterRole::Linked, endpoints);
             let change = Change::Linked {
                 cluster: cluster.clone(),
             };
@@ -307,7 +310,7 @@ impl ClusterStore {
         self.shared.board.remove(&cluster);
         let mut resources = vec![SECRETS];
         resources.extend(
-            Kind::watched_in(ClusterRole::Linked)
+            Kind::watched_in(ClusterRole::Linked, self.config.endpoint_kind)
                 .iter()
                 .map(|kind| kind.resource()),
         );
@@ -388,16 +391,12 @@ impl ClusterStore {
             name: cluster.clone(),
             role: ClusterRole::Linked,
             trust_domain: definition.trust_domain.clone(),
+            endpoint_kind: self.config.endpoint_kind,
         });
         let config = definition.credentials.config().clone();
         let access = Arc::new(Access::new(Origin::Fixed(Box::new(config))));
         let board = self.shared.board.clone();
-        let health = Arc::new(Health::new(
-            cluster.clone(),
-            ClusterRole::Linked,
-            board,
-            voice,
-        ));
+        let health = Arc::new(Health::new(&facts, board, voice));
         let opened = Change::Opened {
             facts: Arc::clone(&facts),
             session: id,

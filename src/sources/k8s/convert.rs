@@ -3,6 +3,7 @@
 //! Pure. Bad user data never fails here: a bad part costs itself and a [`Warning`]. An object that takes no part, such as
 //! an EndpointSlice without a Service, is as good as absent.
 
+mod endpoints;
 mod external;
 mod pod;
 mod profile;
@@ -68,12 +69,21 @@ pub enum Warning {
     NoAddress,
     /// An endpoint whose target is of a kind that has no endpoints.
     #[error(
-        "an endpoint's targetRef is of kind {0:?}, so it is left out; Pod and ExternalWorkload are known"
+        "an endpoint's targetRef is of kind {kind:?}, so it is left out; known: {}",
+        known.join(", ")
     )]
-    TargetKind(String),
+    TargetKind {
+        /// The kind.
+        kind: String,
+        /// Kinds that an endpoint of such an object can have as target.
+        known: &'static [&'static str],
+    },
     /// An endpoint whose target is not named in full.
     #[error("an endpoint's targetRef lacks a name or a Pod's namespace, so it is left out")]
     TargetName,
+    /// An Endpoints object that Kubernetes has cut short.
+    #[error("Kubernetes lists only the first 1000 addresses in it; EndpointSlices have them all")]
+    Truncated,
     /// An item of a list of ports in an annotation.
     #[error(
         "annotation {annotation} has {item:?}, which is no port, range or port name, so it is left out"
@@ -137,6 +147,7 @@ pub fn decode<'de, D: serde::Deserializer<'de>>(
     match kind {
         Kind::Service => as_kind::<objects::Service, D>(deserializer),
         Kind::EndpointSlice => as_kind::<objects::EndpointSlice, D>(deserializer),
+        Kind::Endpoints => as_kind::<objects::Endpoints, D>(deserializer),
         Kind::Pod => as_kind::<objects::Pod, D>(deserializer),
         Kind::Node => as_kind::<objects::Node, D>(deserializer),
         Kind::ReplicaSet => as_kind::<objects::ReplicaSet, D>(deserializer),
@@ -152,6 +163,7 @@ pub fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     match (api_version, kind) {
         ("v1", "Service") => Some(Kind::Service),
         ("discovery.k8s.io/v1", "EndpointSlice") => Some(Kind::EndpointSlice),
+        ("v1", "Endpoints") => Some(Kind::Endpoints),
         ("v1", "Pod") => Some(Kind::Pod),
         ("v1", "Node") => Some(Kind::Node),
         ("apps/v1", "ReplicaSet") => Some(Kind::ReplicaSet),
@@ -172,8 +184,9 @@ impl Warning {
             Self::Address(_) => "address",
             Self::Port(_) => "port",
             Self::NoAddress => "no_address",
-            Self::TargetKind(_) => "target_kind",
+            Self::TargetKind { .. } => "target_kind",
             Self::TargetName => "target_name",
+            Self::Truncated => "truncated",
             Self::PortItem { .. } => "port_item",
             Self::Member(_) => "member",
             Self::Selector { .. } => "selector",
@@ -188,17 +201,11 @@ impl Convert for objects::Service {
     const KIND: Kind = Kind::Service;
 
     fn object_name(metadata: &Metadata) -> ObjectName {
-        ObjectName::Service(ServiceName::new(
-            metadata.namespace.as_str(),
-            metadata.name.as_str(),
-        ))
+        ObjectName::Service(service_name(metadata))
     }
 
     fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
-        let name = ServiceName::new(
-            self.metadata.namespace.as_str(),
-            self.metadata.name.as_str(),
-        );
+        let name = service_name(&self.metadata);
         let ports = self.spec.ports.iter().filter_map(|entry| {
             Some(ServicePort {
                 port: port_number(entry.port?, warnings)?,
@@ -244,6 +251,20 @@ impl Convert for objects::EndpointSlice {
             self.metadata.name.as_str(),
         );
         Some(Object::Slice(name, slice::facts(self, warnings)?))
+    }
+}
+
+impl Convert for objects::Endpoints {
+    const KIND: Kind = Kind::Endpoints;
+
+    fn object_name(metadata: &Metadata) -> ObjectName {
+        ObjectName::Endpoints(service_name(metadata))
+    }
+
+    fn facts(&self, warnings: &mut Vec<Warning>) -> Option<Object> {
+        let service = service_name(&self.metadata);
+        let subsets = endpoints::facts(&service, self, warnings);
+        Some(Object::Endpoints(service, subsets))
     }
 }
 
@@ -348,6 +369,10 @@ impl Convert for objects::ServiceProfile {
         let name = profile_name(&self.metadata);
         Some(Object::Profile(name, profile::facts(&self.spec, warnings)))
     }
+}
+
+fn service_name(metadata: &Metadata) -> ServiceName {
+    ServiceName::new(metadata.namespace.as_str(), metadata.name.as_str())
 }
 
 fn profile_name(metadata: &Metadata) -> ProfileName {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::failure::{Failure, FailureClass};
 use crate::index::Kind;
-use crate::model::{ClusterName, ClusterRole};
+use crate::model::{ClusterFacts, ClusterName};
 use crate::publish::{Connection, KindStatus, StatusBoard};
 
 /// The state of each watch of a session, and what of it goes onto the board.
@@ -46,18 +46,13 @@ enum WatchState {
 // === impl Health ===
 
 impl Health {
-    pub(super) fn new(
-        cluster: ClusterName,
-        role: ClusterRole,
-        board: StatusBoard,
-        voice: Voice,
-    ) -> Self {
-        let kinds = Kind::watched_in(role)
+    pub(super) fn new(facts: &ClusterFacts, board: StatusBoard, voice: Voice) -> Self {
+        let kinds = Kind::watched_in(facts.role, facts.endpoint_kind)
             .iter()
             .map(|kind| (*kind, (KindStatus::Syncing, WatchState::Starting)))
             .collect();
         Self {
-            cluster,
+            cluster: facts.name.clone(),
             board,
             state: Mutex::new(Spoken { voice, kinds }),
         }
@@ -181,6 +176,7 @@ impl Spoken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{ClusterRole, EndpointKind};
 
     const ALL: Voice = Voice {
         connection: true,
@@ -188,9 +184,19 @@ mod tests {
     };
 
     fn health() -> (Health, StatusBoard) {
-        let (board, cluster) = (StatusBoard::default(), ClusterName::from("west"));
-        board.add(&cluster, ClusterRole::Linked);
-        let health = Health::new(cluster, ClusterRole::Linked, board.clone(), ALL);
+        health_of(EndpointKind::EndpointSlice)
+    }
+
+    fn health_of(endpoint_kind: EndpointKind) -> (Health, StatusBoard) {
+        let board = StatusBoard::default();
+        let facts = ClusterFacts {
+            name: "west".into(),
+            role: ClusterRole::Linked,
+            trust_domain: "west.example".into(),
+            endpoint_kind,
+        };
+        board.add(&facts.name, facts.role, facts.endpoint_kind);
+        let health = Health::new(&facts, board.clone(), ALL);
         (health, board)
     }
 
@@ -207,7 +213,7 @@ mod tests {
     }
 
     fn list_all(health: &Health) {
-        for kind in Kind::watched_in(ClusterRole::Linked) {
+        for kind in Kind::watched_in(ClusterRole::Linked, EndpointKind::EndpointSlice) {
             health.listed(*kind);
         }
     }
@@ -242,6 +248,17 @@ mod tests {
         assert!(
             connection(&board)
                 .starts_with("rejected: not allowed to list and watch endpointslices")
+        );
+    }
+
+    #[test]
+    fn without_the_right_to_its_endpoints_a_cluster_is_rejected_and_the_kind_named() {
+        let (health, board) = health_of(EndpointKind::Endpoints);
+        let forbidden = Failure::new(FailureClass::Forbidden, "not allowed (403): no");
+        health.failed(Kind::Endpoints, &forbidden, "x");
+        assert_eq!(
+            connection(&board),
+            "rejected: not allowed to list and watch endpoints, grant both cluster-wide: not allowed (403): no [x]"
         );
     }
 

@@ -51,7 +51,7 @@ pub struct Labels {
     pub service_name: Option<String>,
     /// EndpointSlice: who writes it.
     pub managed_by: Option<String>,
-    /// EndpointSlice: the cluster that a gateway mirror stands for.
+    /// EndpointSlice, Endpoints: the cluster that a gateway mirror stands for.
     pub mirrored_cluster: Option<String>,
     /// Service: the cluster that has the Service behind a mirror.
     pub remote_discovery: Option<String>,
@@ -79,12 +79,15 @@ pub struct Annotations {
     /// Pod: ports that bypass its proxy.
     #[serde(rename = "config.linkerd.io/skip-inbound-ports")]
     pub skip_inbound_ports: Option<String>,
-    /// EndpointSlice: full name of the Service that a gateway mirror stands for.
+    /// EndpointSlice, Endpoints: full name of the Service that a gateway mirror stands for.
     #[serde(rename = "mirror.linkerd.io/remote-svc-fq-name")]
     pub remote_service_name: Option<String>,
-    /// EndpointSlice: identity of the gateway.
+    /// EndpointSlice, Endpoints: identity of the gateway.
     #[serde(rename = "mirror.linkerd.io/remote-gateway-identity")]
     pub remote_gateway_identity: Option<String>,
+    /// Endpoints: whether addresses were left out.
+    #[serde(rename = "endpoints.kubernetes.io/over-capacity")]
+    pub over_capacity: Option<String>,
     /// Service: the local member of a federated Service.
     #[serde(rename = "multicluster.linkerd.io/local-discovery")]
     pub local_discovery: Option<String>,
@@ -143,7 +146,7 @@ pub struct ServiceSpec {
     pub ports: Vec<Port>,
 }
 
-/// A port of a Service or of an EndpointSlice.
+/// A port of a Service, of an EndpointSlice or of a subset of an Endpoints object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Port {
@@ -222,6 +225,48 @@ pub struct ForZone {
     /// The zone.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
+}
+
+/// `Endpoints` of the core group.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Endpoints {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// Addresses by the ports they have.
+    #[serde(deserialize_with = "or_default")]
+    pub subsets: Vec<EndpointSubset>,
+}
+
+/// One entry of `subsets` of an Endpoints object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointSubset {
+    /// Addresses that may be used.
+    #[serde(deserialize_with = "or_default")]
+    pub addresses: Vec<EndpointAddress>,
+    /// Addresses that may not be used.
+    #[serde(deserialize_with = "or_default")]
+    pub not_ready_addresses: Vec<EndpointAddress>,
+    /// The ports that each address has.
+    #[serde(deserialize_with = "or_default")]
+    pub ports: Vec<Port>,
+}
+
+/// One address of an Endpoints object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointAddress {
+    /// The address.
+    #[serde(deserialize_with = "or_default")]
+    pub ip: String,
+    /// What is behind it.
+    pub target_ref: Option<ObjectReference>,
+    /// Its hostname within the Service.
+    pub hostname: Option<String>,
+    /// The node it is on.
+    pub node_name: Option<String>,
 }
 
 /// `targetRef` of an endpoint.
@@ -516,6 +561,7 @@ macro_rules! has_metadata {
 has_metadata!(
     Service,
     EndpointSlice,
+    Endpoints,
     Pod,
     Node,
     ReplicaSet,

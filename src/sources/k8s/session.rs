@@ -74,7 +74,10 @@ impl ClusterSource {
         origin: String,
         health: Arc<Health>,
     ) -> Self {
-        let pending = Kind::watched_in(facts.role).iter().copied().collect();
+        let pending = Kind::watched_in(facts.role, facts.endpoint_kind)
+            .iter()
+            .copied()
+            .collect();
         Self {
             shared,
             facts,
@@ -97,11 +100,12 @@ impl ClusterSource {
     pub(super) async fn run(self) -> IndexStopped {
         let source = Arc::new(self);
         let mut watches = JoinSet::new();
-        for kind in Kind::watched_in(source.facts.role) {
+        for kind in Kind::watched_in(source.facts.role, source.facts.endpoint_kind) {
             let source = Arc::clone(&source);
             match kind {
                 Kind::Service => watches.spawn(source.follow::<objects::Service>()),
                 Kind::EndpointSlice => watches.spawn(source.follow::<objects::EndpointSlice>()),
+                Kind::Endpoints => watches.spawn(source.follow::<objects::Endpoints>()),
                 Kind::Pod => watches.spawn(source.follow::<objects::Pod>()),
                 Kind::Node => watches.spawn(source.follow::<objects::Node>()),
                 Kind::ReplicaSet => watches.spawn(source.follow::<objects::ReplicaSet>()),
@@ -239,7 +243,7 @@ impl ClusterSource {
                 let cluster = &self.facts.name;
                 match warning {
                     // Usual for Services of Nodes, such as kubelets.
-                    Warning::TargetKind(_) => {
+                    Warning::TargetKind { .. } => {
                         debug!(%cluster, resource, namespace, name, %warning, "object used in part");
                     }
                     _ => {

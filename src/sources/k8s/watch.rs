@@ -146,6 +146,8 @@ impl Resource {
                 Content::Whole,
                 50,
             ),
+            // Each may have a thousand endpoints.
+            Kind::Endpoints => ("/api/v1/endpoints", Content::Whole, 50),
             Kind::Pod => ("/api/v1/pods", Content::Whole, 250),
             Kind::Node => ("/api/v1/nodes", Content::MetadataOnly, 500),
             Kind::ReplicaSet => ("/apis/apps/v1/replicasets", Content::MetadataOnly, 500),

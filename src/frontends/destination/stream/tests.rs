@@ -15,7 +15,7 @@ use crate::frontends::destination::metrics::Metrics;
 use crate::frontends::destination::token::ContextToken;
 use crate::frontends::destination::translate::{PREFIX_LEN, Translation};
 use crate::index::{Change, MeshPolicy, SelectPolicy};
-use crate::model::ClusterRole;
+use crate::model::{ClusterRole, EndpointKind};
 use crate::proto::destination::{Update, update};
 use crate::publish::{Catalog, IndexMetrics, Indexer, StatusBoard};
 use crate::readiness::Readiness;
@@ -169,7 +169,11 @@ async fn a_cluster_that_was_linked_late_does_not_make_a_request_wait_longer() {
     let mut waiting = pin!(open(&catalog, grace));
     assert!(poll!(&mut waiting).is_pending());
     tokio::time::sleep_until(started + grace / 2).await;
-    catalog.board().add(&"east".into(), ClusterRole::Linked);
+    catalog.board().add(
+        &"east".into(),
+        ClusterRole::Linked,
+        EndpointKind::EndpointSlice,
+    );
     indexer.say([cluster("east").linked()]);
     assert!(poll!(&mut waiting).is_pending());
     tokio::time::sleep_until(started + grace + Duration::from_millis(10)).await;
@@ -183,7 +187,11 @@ async fn a_cluster_that_was_linked_late_does_not_make_a_request_wait_longer() {
 async fn the_cluster_known_for_the_shortest_time_is_waited_for() {
     let (_indexer, catalog) = with(web().federated("local", "web@east,web@west"));
     for name in ["east", "west"] {
-        catalog.board().add(&name.into(), ClusterRole::Linked);
+        catalog.board().add(
+            &name.into(),
+            ClusterRole::Linked,
+            EndpointKind::EndpointSlice,
+        );
     }
     let snapshot = catalog.subscribe(&web().name()).unwrap().snapshot();
     let (since, youngest) = super::youngest_unread(&snapshot, &catalog).unwrap();

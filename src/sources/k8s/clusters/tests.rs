@@ -2,6 +2,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
+use crate::model::EndpointKind;
 use crate::publish::{StatusBoard, change_channel};
 use crate::sources::metrics::SourceMetrics;
 
@@ -35,6 +36,7 @@ async fn a_session_that_has_read_everything_is_kept_though_nobody_has_said_so_ye
         trust_domain: "cluster.local".into(),
         control_plane_namespace: "linkerd".into(),
         kubeconfig: None,
+        endpoint_kind: EndpointKind::EndpointSlice,
     };
     let home = Arc::new(Access::new(Origin::InCluster));
     let mut store = ClusterStore::new(shared, Arc::new(config), home);

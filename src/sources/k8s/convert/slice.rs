@@ -3,12 +3,23 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-use super::super::objects::{Endpoint as EndpointObject, EndpointSlice, Metadata};
+use super::super::objects::{
+    Endpoint as EndpointObject, EndpointSlice, Metadata, ObjectReference, Port,
+};
 use super::{OUR_MANAGED_BY, Warning, filled, port_number, quote};
 use crate::model::{
     Backing, Conditions, Endpoint, MirrorFacts, PodName, ServiceName, SliceFacts, SlicePort, Text,
     Zone,
 };
+
+/// `kind` of a target that is a Pod.
+pub(super) const POD: &str = "Pod";
+
+/// `kind` of a target that is an ExternalWorkload.
+const EXTERNAL_WORKLOAD: &str = "ExternalWorkload";
+
+/// Kinds of target that an endpoint can have.
+const TARGETS: &[&str] = &[POD, EXTERNAL_WORKLOAD];
 
 /// What a slice says; `None` if it belongs to no Service, lists host names, or is one that we wrote.
 pub(super) fn facts(slice: &EndpointSlice, warnings: &mut Vec<Warning>) -> Option<SliceFacts> {
@@ -18,11 +29,7 @@ pub(super) fn facts(slice: &EndpointSlice, warnings: &mut Vec<Warning>) -> Optio
         return None;
     }
     let service = owning_service(metadata)?;
-    let ports = slice.ports.iter().map(|entry| SlicePort {
-        name: Text::from(entry.name.as_deref().unwrap_or_default()),
-        port: entry.port.and_then(|port| port_number(port, warnings)),
-    });
-    let ports = ports.collect();
+    let ports = ports(&slice.ports, warnings);
     let mut endpoints = Vec::with_capacity(slice.endpoints.len());
     for entry in &slice.endpoints {
         endpoint(entry, &mut endpoints, warnings);
@@ -47,9 +54,17 @@ fn owning_service(metadata: &Metadata) -> Option<ServiceName> {
     Some(ServiceName::new(metadata.namespace.as_str(), name))
 }
 
+pub(super) fn ports(entries: &[Port], warnings: &mut Vec<Warning>) -> Box<[SlicePort]> {
+    let ports = entries.iter().map(|entry| SlicePort {
+        name: Text::from(entry.name.as_deref().unwrap_or_default()),
+        port: entry.port.and_then(|port| port_number(port, warnings)),
+    });
+    ports.collect()
+}
+
 /// Adds what one entry lists: one endpoint if it has a target, else one per address.
 fn endpoint(entry: &EndpointObject, endpoints: &mut Vec<Endpoint>, warnings: &mut Vec<Warning>) {
-    let backing = match backing(entry) {
+    let backing = match backing(entry.target_ref.as_ref(), TARGETS) {
         Ok(backing) => backing,
         Err(warning) => return warnings.push(warning),
     };
@@ -87,23 +102,31 @@ fn endpoint(entry: &EndpointObject, endpoints: &mut Vec<Endpoint>, warnings: &mu
     }
 }
 
-fn backing(entry: &EndpointObject) -> Result<Backing, Warning> {
-    let Some(target) = &entry.target_ref else {
+/// What a target names, which has to be of one of the kinds in `known`.
+pub(super) fn backing(
+    target: Option<&ObjectReference>,
+    known: &'static [&'static str],
+) -> Result<Backing, Warning> {
+    let Some(target) = target else {
         return Ok(Backing::Address);
     };
     match target.kind.as_str() {
-        "Pod" if target.name.is_empty() || target.namespace.is_empty() => Err(Warning::TargetName),
-        "Pod" => Ok(Backing::Pod(PodName::new(
+        kind if !known.contains(&kind) => Err(Warning::TargetKind {
+            kind: quote(kind),
+            known,
+        }),
+        _ if target.name.is_empty() => Err(Warning::TargetName),
+        EXTERNAL_WORKLOAD => Ok(Backing::ExternalWorkload(target.name.as_str().into())),
+        _ if target.namespace.is_empty() => Err(Warning::TargetName),
+        _ => Ok(Backing::Pod(PodName::new(
             target.namespace.as_str(),
             target.name.as_str(),
         ))),
-        "ExternalWorkload" if target.name.is_empty() => Err(Warning::TargetName),
-        "ExternalWorkload" => Ok(Backing::ExternalWorkload(target.name.as_str().into())),
-        other => Err(Warning::TargetKind(quote(other))),
     }
 }
 
-fn mirror(metadata: &Metadata) -> Option<MirrorFacts> {
+/// What the service mirror wrote on an object that lists endpoints, if it did.
+pub(super) fn mirror(metadata: &Metadata) -> Option<MirrorFacts> {
     let facts = MirrorFacts {
         cluster: metadata.labels.mirrored_cluster.as_deref().map(Text::from),
         remote_service: metadata

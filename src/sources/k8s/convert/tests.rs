@@ -1,3 +1,4 @@
+mod endpoints;
 mod linkerd;
 
 use std::fmt::Write as _;
@@ -32,6 +33,10 @@ fn describe(object: &Object) -> String {
     match object {
         Object::Service(name, facts) => format!("{name} {}", service(facts)),
         Object::Slice(name, facts) => format!("{name} {}", slice(facts)),
+        Object::Endpoints(name, subsets) => {
+            let subsets = subsets.iter().map(|facts| format!(" [{}]", slice(facts)));
+            format!("{name}{}", subsets.collect::<String>())
+        }
         Object::Pod(name, facts) => format!("{name} {}", pod(facts)),
         Object::Node(name, facts) => match &facts.zone {
             Some(zone) => format!("{name} zone {zone}"),

@@ -11,7 +11,7 @@ use crate::frontends::destination::metrics::Metrics;
 use crate::frontends::destination::token::ContextToken;
 use crate::frontends::destination::translate::PREFIX_LEN;
 use crate::index::{Change, MeshPolicy, SelectPolicy};
-use crate::model::{Override, PortSet};
+use crate::model::{ClusterRole, EndpointKind, Override, PortSet};
 use crate::proto::destination::DestinationProfile;
 use crate::publish::{IndexMetrics, Indexer, StatusBoard};
 use crate::readiness::Readiness;
@@ -393,10 +393,11 @@ async fn an_instance_is_its_pod_and_stays_that() {
 #[tokio::test]
 async fn an_address_that_may_be_a_linked_clusters_waits_for_it() {
     let mut server = Server::with_web();
-    server
-        .catalog
-        .board()
-        .add(&"east".into(), ClusterRole::Linked);
+    server.catalog.board().add(
+        &"east".into(),
+        ClusterRole::Linked,
+        EndpointKind::EndpointSlice,
+    );
     server.say([cluster("east").linked()]);
     let asked = || Asked::Address("10.9.0.1".parse().unwrap());
     // What is known at home waits for nobody.
