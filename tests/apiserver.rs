@@ -13,6 +13,8 @@ mod support;
 mod bed;
 #[path = "apiserver/client.rs"]
 mod client;
+#[path = "apiserver/endpoints_objects.rs"]
+mod endpoints_objects;
 #[path = "apiserver/federated.rs"]
 mod federated;
 #[path = "apiserver/field_cases.rs"]

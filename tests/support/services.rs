@@ -147,6 +147,35 @@ ports: [{{name: http, port: 8080, protocol: TCP}}]
     text
 }
 
+/// The `Endpoints` object of a Service, as the endpoints controller would write it. Pods are instances by their names.
+pub fn endpoints(namespace: &str, service: &str, backends: &[Backend<'_>]) -> String {
+    let list = |wanted: &[Condition]| {
+        let listed = backends
+            .iter()
+            .filter(|backend| wanted.contains(&backend.condition));
+        let listed = listed.map(|Backend { pod, ip, .. }| {
+            format!(
+                "{{ip: {ip}, hostname: {pod}, nodeName: n0, targetRef: {{kind: Pod, name: {pod}, namespace: {namespace}}}}}"
+            )
+        });
+        listed.collect::<Vec<_>>().join(", ")
+    };
+    let ready = list(&[Condition::Ready]);
+    let not_ready = list(&[Condition::Unready, Condition::Terminating]);
+    format!(
+        "
+apiVersion: v1
+kind: Endpoints
+metadata: {{name: {service}, namespace: {namespace}}}
+subsets:
+- addresses: [{ready}]
+  notReadyAddresses: [{not_ready}]
+  ports: [{{name: http, port: 8080, protocol: TCP}}]
+---
+"
+    )
+}
+
 /// A Service, its Pods and its slice.
 pub fn workload(namespace: &str, name: &str, backends: &[Backend<'_>]) -> String {
     let mut text = service(namespace, name);
