@@ -17,9 +17,11 @@
 mod replay;
 mod support;
 
-// Cargo takes files in `tests/` for tests of their own; this is a part of this one.
+// Cargo takes files in `tests/` for tests of their own; these are parts of this one.
 #[path = "golden/folders.rs"]
 mod folders;
+#[path = "golden/notices.rs"]
+mod notices;
 
 use std::sync::Arc;
 
@@ -85,5 +87,5 @@ fn without_api_servers(mut cases: Vec<Case>, wanted: &str) -> Result<Vec<Case>> 
 fn lanes() -> usize {
     peers::environment("TRIBUTARY_GOLDEN_LANES")
         .and_then(|lanes| lanes.parse().ok())
-        .unwrap_or(8)
+        .unwrap_or(12)
 }

@@ -22,10 +22,10 @@ pub trait Asker: Send + Sync {
 
 /// One stream, folded as it comes.
 pub trait Stream: Send {
-    /// What it has said so far, in the form of the recordings: silence, addresses or a profile, and never an error.
+    /// What it has said so far: silence, addresses or a profile. Only of a client that asks again by itself it may be an error.
     fn said(&self) -> Actual;
 
-    /// How it ended, if it has.
+    /// How it ended, if it has. The streams of a client that asks again by itself never do.
     fn outcome(&self) -> Option<Outcome>;
 
     /// Since when nothing has come, the end included.
