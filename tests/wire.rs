@@ -20,6 +20,8 @@ mod garbage;
 mod life;
 #[path = "wire/manifests.rs"]
 mod manifests;
+#[path = "wire/memory.rs"]
+mod memory;
 #[path = "wire/raw.rs"]
 mod raw;
 #[path = "wire/reflection.rs"]

@@ -14,6 +14,9 @@ use tokio::sync::watch;
 use crate::index::{Address, Chunk};
 use crate::model::{ProfileFacts, ProfileName, ServiceName};
 
+/// Never take back the room of fewer topics than this.
+const ROOM_MIN: usize = 64;
+
 /// Everything that is looked up by name, but for Services.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
@@ -91,6 +94,10 @@ impl Topics {
         {
             topics.remove(topic);
         }
+        let (len, room) = (topics.len(), topics.capacity());
+        if room > ROOM_MIN && room / 4 > len {
+            topics.shrink_to(2 * len);
+        }
     }
 
     /// Wakes whoever follows one of these.
@@ -106,5 +113,26 @@ impl Topics {
 
     pub(super) fn len(&self) -> usize {
         self.0.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_crowd_of_followers_leaves_no_room_behind() {
+        let topics = Topics::default();
+        let topic = |number: u32| Topic::Address(Ipv4Addr::from_bits(number).into());
+        let crowd: Vec<_> = (0..10_000)
+            .map(|number| topics.follow(&topic(number)))
+            .collect();
+        assert_eq!(topics.len(), crowd.len());
+        drop(crowd);
+        (0..10_000).for_each(|number| topics.leave(&topic(number)));
+        assert_eq!(topics.len(), 0);
+        assert!(topics.0.lock().capacity() <= 2 * ROOM_MIN);
     }
 }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use h2::client::SendRequest;
+use h2::client::{Builder, SendRequest};
 use h2::{Reason, RecvStream};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Response};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tonic::Code;
@@ -15,6 +15,9 @@ use crate::support::DEADLINE;
 
 /// The method that all questions go to, unless they say otherwise.
 pub(crate) const GET: &str = "/io.linkerd.proxy.destination.Destination/Get";
+
+/// The other method.
+pub(crate) const GET_PROFILE: &str = "/io.linkerd.proxy.destination.Destination/GetProfile";
 
 /// One HTTP/2 connection.
 pub(crate) struct Raw {
@@ -44,8 +47,13 @@ pub(crate) enum Answer {
 
 impl Raw {
     pub(crate) async fn connect(server: SocketAddr) -> Result<Self> {
+        Self::connect_with(server, &Builder::new()).await
+    }
+
+    /// A connection with settings of the client's own.
+    pub(crate) async fn connect_with(server: SocketAddr, settings: &Builder) -> Result<Self> {
         let socket = TcpStream::connect(server).await?;
-        let (requests, connection) = h2::client::handshake(socket).await?;
+        let (requests, connection) = settings.handshake(socket).await?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
             // How it ends shows in the requests.
@@ -73,14 +81,26 @@ impl Raw {
         Ok(())
     }
 
-    async fn exchange(&self, path: &str, body: Vec<u8>) -> Result<Answer> {
+    /// Sends a body to a path, and leaves the answer to it unread: whoever has it is subscribed.
+    pub(crate) async fn subscribe(&self, path: &str, body: Vec<u8>) -> Result<RecvStream> {
+        let response = tokio::time::timeout(DEADLINE, self.send(path, body));
+        let (head, body) = response.await.context("no answer")??.into_parts();
+        ensure!(!head.headers.contains_key("grpc-status"), "{head:?}");
+        Ok(body)
+    }
+
+    async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response<RecvStream>> {
         let mut requests = self.requests.clone().ready().await?;
         let (response, mut sending) = requests.send_request(request(path)?, false)?;
         // A server may refuse before it has read everything.
         sending.send_data(body.into(), true).ok();
         let response = response.await?;
         ensure!(response.status() == 200, "HTTP {}", response.status());
-        let (head, mut body) = response.into_parts();
+        Ok(response)
+    }
+
+    async fn exchange(&self, path: &str, body: Vec<u8>) -> Result<Answer> {
+        let (head, mut body) = self.send(path, body).await?.into_parts();
         if head.headers.contains_key("grpc-status") {
             let trailers_only = body.is_end_stream();
             return refusal(&head.headers, trailers_only).map(Answer::Refused);

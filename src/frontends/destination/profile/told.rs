@@ -11,24 +11,25 @@ use super::Subject;
 use crate::frontends::destination::translate::{Translation, frame};
 use crate::model::{ProfileName, Text};
 
-/// Never look for unused profiles in a table smaller than this.
-const PROFILES_BEFORE_SWEEP: usize = 64;
+/// Never take back the room of a table for fewer profiles than this.
+const ROOM_MIN: usize = 64;
 
-/// A profile as it is sent, and what it is about.
+/// A profile as it is sent, and what it is about. The table forgets it with the last stream that holds it.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) subject: Subject,
     pub(super) frame: Bytes,
+    key: Key,
+    table: Arc<Mutex<Table>>,
 }
 
 /// The profiles that streams hold now. It is locked for map operations only.
 #[derive(Debug, Default)]
-pub(super) struct Shared(Mutex<Table>);
+pub(super) struct Shared(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
     by_key: HashMap<Key, Weak<Told>>,
-    sweep_at: usize,
 }
 
 /// What tells most subjects apart. Of those that it does not, the latest is shared.
@@ -53,8 +54,10 @@ impl Shared {
         let told = Arc::new(Told {
             frame: frame(&translation.profile(&subject)),
             subject,
+            key: key.clone(),
+            table: Arc::clone(&self.0),
         });
-        self.0.lock().insert(key, &told);
+        self.0.lock().by_key.insert(key, Arc::downgrade(&told));
         told
     }
 
@@ -66,12 +69,24 @@ impl Shared {
 // === impl Table ===
 
 impl Table {
-    fn insert(&mut self, key: Key, told: &Arc<Told>) {
-        if self.by_key.len() >= self.sweep_at.max(PROFILES_BEFORE_SWEEP) {
-            self.by_key.retain(|_, told| told.strong_count() > 0);
-            self.sweep_at = self.by_key.len() * 2;
+    /// Forgets who is called so, unless it is another by now that somebody holds.
+    fn forget(&mut self, key: &Key) {
+        let unused = |told: &Weak<Told>| told.strong_count() == 0;
+        if self.by_key.get(key).is_some_and(unused) {
+            self.by_key.remove(key);
         }
-        self.by_key.insert(key, Arc::downgrade(told));
+        let (len, room) = (self.by_key.len(), self.by_key.capacity());
+        if room > ROOM_MIN && room / 4 > len {
+            self.by_key.shrink_to(2 * len);
+        }
+    }
+}
+
+// === impl Told ===
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.table.lock().forget(&self.key);
     }
 }
 
@@ -90,5 +105,75 @@ impl Key {
             ),
             Subject::Endpoint { socket, .. } => Self::Address(*socket),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::MeshPolicy;
+
+    fn translation() -> Translation {
+        Translation {
+            mesh: MeshPolicy::default(),
+            zone_weights: false,
+            http2: None,
+        }
+    }
+
+    fn address(number: u16) -> Subject {
+        Subject::Endpoint {
+            socket: SocketAddr::from(([10, 0, 0, 1], number)),
+            tenant: None,
+        }
+    }
+
+    fn len(shared: &Shared) -> usize {
+        shared.0.lock().by_key.len()
+    }
+
+    #[test]
+    fn what_nobody_holds_is_forgotten() {
+        let (shared, translation) = (Shared::default(), translation());
+        let one = shared.tell(address(1), &translation);
+        let again = shared.tell(address(1), &translation);
+        assert!(Arc::ptr_eq(&one, &again));
+        let two = shared.tell(address(2), &translation);
+        assert_eq!(len(&shared), 2);
+        drop(one);
+        assert_eq!(len(&shared), 2, "somebody holds it still");
+        drop(again);
+        assert_eq!(len(&shared), 1);
+        drop(two);
+        assert_eq!(len(&shared), 0);
+    }
+
+    #[test]
+    fn the_end_of_what_was_said_before_does_not_end_what_is_said_now() {
+        let (shared, translation) = (Shared::default(), translation());
+        let subject = |opaque| Subject::Service {
+            service: crate::model::ServiceName::new("shop", "web"),
+            fqn: "web".into(),
+            port: 80,
+            opaque,
+            profile: None,
+        };
+        let before = shared.tell(subject(false), &translation);
+        let now = shared.tell(subject(true), &translation);
+        drop(before);
+        assert!(Arc::ptr_eq(&now, &shared.tell(subject(true), &translation)));
+        drop(now);
+        assert_eq!(len(&shared), 0);
+    }
+
+    #[test]
+    fn a_crowd_leaves_no_room_behind() {
+        let (shared, translation) = (Shared::default(), translation());
+        let crowd: Vec<_> = (0..10_000)
+            .map(|number| shared.tell(address(number), &translation))
+            .collect();
+        assert_eq!(len(&shared), crowd.len());
+        drop(crowd);
+        assert!(shared.0.lock().by_key.capacity() <= 2 * ROOM_MIN);
     }
 }
