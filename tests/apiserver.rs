@@ -21,6 +21,8 @@ mod federated;
 mod field_cases;
 #[path = "apiserver/home.rs"]
 mod home;
+#[path = "apiserver/in_place.rs"]
+mod in_place;
 #[path = "apiserver/kinds.rs"]
 mod kinds;
 #[path = "apiserver/links.rs"]

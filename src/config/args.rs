@@ -280,6 +280,7 @@ pub(super) struct LogArgs {
         env = "TRIBUTARY_LOG_LEVEL",
         default_value = "info",
         value_enum,
+        ignore_case = true,
         help_heading = "Logging"
     )]
     pub(super) level: LogLevel,

@@ -51,12 +51,13 @@ pub(super) fn serve_args(args: &[String]) -> Result<(Vec<String>, Vec<Notice>), 
                 UsageError::flag(&format!("-{name}"), format!("needs a value: -{name}=VALUE"))
             })?;
             if WITH_VALUE.contains(&name) {
-                serve.push(format!("--{name}={value}"));
+                set(&mut serve, name, &value);
             } else if !value.is_empty() {
                 notices.push(Notice::NoEffect(name.to_owned()));
             }
         } else if SWITCHES.contains(&name) {
-            serve.push(format!("--{name}={}", switch(name, value.as_deref())?));
+            let on = switch(name, value.as_deref())?;
+            set(&mut serve, name, &on.to_string());
         } else if IGNORED_SWITCHES.contains(&name) {
             if switch(name, value.as_deref())? {
                 notices.push(Notice::NoEffect(name.to_owned()));
@@ -69,6 +70,13 @@ pub(super) fn serve_args(args: &[String]) -> Result<(Vec<String>, Vec<Notice>), 
         }
     }
     Ok((serve, notices))
+}
+
+/// Gives a flag a value. As in the controller, the last value of several counts: charts append arguments of their users.
+fn set(serve: &mut Vec<String>, name: &str, value: &str) {
+    let flag = format!("--{name}=");
+    serve.retain(|earlier| !earlier.starts_with(&flag));
+    serve.push(format!("{flag}{value}"));
 }
 
 /// Whether the controller would only print its version.
@@ -187,6 +195,20 @@ mod tests {
             "error: -enable-ipv6: expected true or false",
         );
         check(&["-addr"], "error: -addr: needs a value");
+    }
+
+    #[test]
+    fn the_last_of_several_values_counts() {
+        check(
+            &[
+                "-log-level=info",
+                "-enable-ipv6=false",
+                "--log-level",
+                "debug",
+                "-enable-ipv6",
+            ],
+            "--log-level=debug --enable-ipv6=true (0",
+        );
     }
 
     #[test]

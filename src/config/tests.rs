@@ -84,6 +84,71 @@ fn every_serve_flag_has_a_default() {
     assert_eq!(config.notices, []);
 }
 
+/// What Linkerd's chart passes to its destination controller, where nothing is configured otherwise.
+const CHART_ARGUMENTS: [&str; 14] = [
+    "destination",
+    "-addr=:8086",
+    "-controller-namespace=linkerd",
+    "-outbound-transport-mode=transport-header",
+    "-enable-h2-upgrade=true",
+    "-log-level=info",
+    "-log-format=plain",
+    "-enable-endpoint-slices=true",
+    "-cluster-domain=cluster.local",
+    "-identity-trust-domain=cluster.local",
+    "-default-opaque-ports=25,587,3306,4444,5432,6379,9300,11211",
+    "-enable-ipv6=false",
+    "-enable-pprof=false",
+    r#"--meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}"#,
+];
+
+#[test]
+fn the_arguments_of_linkerds_chart_mean_what_they_mean_there() {
+    let Ok(Command::Serve(config)) = parse(&CHART_ARGUMENTS) else {
+        panic!("they start a server");
+    };
+    assert_eq!(config.addr, Some(ListenAddr::EveryInterface(8086)));
+    assert_eq!(config.metrics_addr, Some(ListenAddr::EveryInterface(9996)));
+    assert_eq!(config.source, Source::Kubernetes { kubeconfig: None });
+    assert_eq!(config.controller_namespace.as_str(), "linkerd");
+    assert_eq!(
+        config.outbound_transport_mode,
+        TransportMode::TransportHeader
+    );
+    assert!(config.enable_h2_upgrade && !config.enable_ipv6 && !config.ext_endpoint_zone_weights);
+    assert_eq!(
+        (config.log.level, config.log.format),
+        (LogLevel::Info, LogFormat::Plain)
+    );
+    assert_eq!(config.cluster_domain.as_str(), "cluster.local");
+    assert_eq!(config.identity_trust_domain.as_str(), "cluster.local");
+    for port in [25, 587, 3306, 4444, 5432, 6379, 9300, 11211] {
+        assert!(config.default_opaque_ports.contains(port), "{port}");
+    }
+    assert!(!config.default_opaque_ports.contains(80));
+    let http2 = config.meshed_http2_client_params.expect("parameters");
+    let keep_alive = http2.keep_alive.expect("of keep-alive");
+    assert_eq!(keep_alive.interval.map(|time| time.seconds), Some(10));
+    assert_eq!(keep_alive.timeout.map(|time| time.seconds), Some(3));
+    assert!(keep_alive.while_idle);
+    assert_eq!(config.notices, [], "nothing of it is without effect");
+}
+
+#[test]
+fn arguments_that_are_added_to_those_of_the_chart_win() {
+    let added = [
+        "-log-level=debug",
+        "-ext-endpoint-zone-weights",
+        "-enable-ipv6=true",
+    ];
+    let args: Vec<&str> = CHART_ARGUMENTS.into_iter().chain(added).collect();
+    let Ok(Command::Serve(config)) = parse(&args) else {
+        panic!("they start a server");
+    };
+    assert_eq!(config.log.level, LogLevel::Debug);
+    assert!(config.ext_endpoint_zone_weights && config.enable_ipv6);
+}
+
 #[test]
 fn booleans_may_have_a_value() {
     for (args, expected) in [

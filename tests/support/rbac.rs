@@ -21,6 +21,9 @@ pub const REMOTE_ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
 /// The account of the service itself in its own cluster.
 pub const HOME_ACCOUNT: &str = "tributary";
 
+/// The account of Linkerd's destination controller.
+pub const CONTROLLER_ACCOUNT: &str = "linkerd-destination";
+
 /// A user with the remote rights and a client certificate instead of a token.
 pub const REMOTE_USER: &str = "tributary-remote";
 
@@ -96,6 +99,15 @@ impl Cluster {
         self.apply(HOME_RIGHTS).await?;
         let token = self
             .token(CONTROL_PLANE_NAMESPACE, HOME_ACCOUNT, None)
+            .await?;
+        Ok(self.access(Credentials::Token(token)))
+    }
+
+    /// Makes the account of Linkerd's destination controller, with the rights that matter here, and returns its access.
+    pub async fn controller_access(&self) -> Result<Access> {
+        self.apply(CONTROLLER_RIGHTS).await?;
+        let token = self
+            .token(CONTROL_PLANE_NAMESPACE, CONTROLLER_ACCOUNT, None)
             .await?;
         Ok(self.access(Credentials::Token(token)))
     }
@@ -205,4 +217,42 @@ kind: RoleBinding
 metadata: {name: tributary, namespace: linkerd}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tributary}
 subjects: [{kind: ServiceAccount, name: tributary, namespace: linkerd}]
+";
+
+/// What Linkerd's chart lets its destination controller read, and what it may write besides.
+const CONTROLLER_RIGHTS: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: linkerd-destination, namespace: linkerd}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: linkerd-linkerd-destination}
+rules:
+- {apiGroups: [''], resources: [pods, endpoints, services, nodes], verbs: [get, list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch, create, update, patch, delete]}
+- {apiGroups: [apps], resources: [replicasets], verbs: [get, list, watch]}
+- {apiGroups: [batch], resources: [jobs], verbs: [get, list, watch]}
+- {apiGroups: [linkerd.io], resources: [serviceprofiles], verbs: [get, list, watch]}
+- {apiGroups: [policy.linkerd.io], resources: [servers], verbs: [get, list, watch]}
+- {apiGroups: [workload.linkerd.io], resources: [externalworkloads], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: linkerd-linkerd-destination}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: linkerd-linkerd-destination}
+subjects: [{kind: ServiceAccount, name: linkerd-destination, namespace: linkerd}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: linkerd-destination, namespace: linkerd}
+rules:
+- {apiGroups: [''], resources: [secrets], verbs: [get, list, watch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, update, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: linkerd-destination, namespace: linkerd}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: linkerd-destination}
+subjects: [{kind: ServiceAccount, name: linkerd-destination, namespace: linkerd}]
 ";

@@ -37,33 +37,44 @@ impl Tributary {
         Ok(tributary)
     }
 
-    /// Starts it with a kubeconfig, and does not wait.
-    pub fn launch(kubeconfig: &Path, arguments: &[&str]) -> Result<Self> {
-        Self::spawn("--kubeconfig", kubeconfig, arguments)
-    }
-
-    /// Starts it with a folder of manifests in place of any API server, and waits until it is ready.
-    pub async fn serve_manifests(folder: &Path, arguments: &[&str]) -> Result<Self> {
-        let tributary = Self::spawn("--manifests", folder, arguments)?;
+    /// Starts it in the place of Linkerd's destination controller: by that one's arguments and with its account and rights.
+    /// Waits until it is ready.
+    pub async fn start_in_place(home: &Cluster, arguments: &[&str]) -> Result<Self> {
+        let access = home.controller_access().await?;
+        let kubeconfig = home.write_file("controller.kubeconfig", &access.to_yaml())?;
+        let tributary = Self::spawn("destination", "--kubeconfig", &kubeconfig, arguments)?;
         tributary.until_ready().await?;
         Ok(tributary)
     }
 
-    fn spawn(source: &str, path: &Path, arguments: &[&str]) -> Result<Self> {
+    /// Starts it with a kubeconfig, and does not wait.
+    pub fn launch(kubeconfig: &Path, arguments: &[&str]) -> Result<Self> {
+        Self::spawn("serve", "--kubeconfig", kubeconfig, arguments)
+    }
+
+    /// Starts it with a folder of manifests in place of any API server, and waits until it is ready.
+    pub async fn serve_manifests(folder: &Path, arguments: &[&str]) -> Result<Self> {
+        let tributary = Self::spawn("serve", "--manifests", folder, arguments)?;
+        tributary.until_ready().await?;
+        Ok(tributary)
+    }
+
+    fn spawn(command: &str, source: &str, path: &Path, arguments: &[&str]) -> Result<Self> {
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let address = loopback(free_port()?);
         let admin = loopback(free_port()?);
         let folder = scratch_folder("tributary")?;
-        let mut all = vec![
-            "serve".to_owned(),
+        let mut all = vec![command.to_owned()];
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        // At the end: of the controller's arguments, the last of several values counts.
+        all.extend([
             source.to_owned(),
             path.display().to_string(),
             "--addr".to_owned(),
             address.to_string(),
             "--metrics-addr".to_owned(),
             admin.to_string(),
-        ];
-        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        ]);
         let process = Process::start(
             "tributary",
             Path::new(env!("CARGO_BIN_EXE_tributary")),

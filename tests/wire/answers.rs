@@ -7,7 +7,7 @@ use linkerd2_proxy_api::destination::destination_client::DestinationClient;
 
 use crate::support::manifests::{Manifests, shop};
 use crate::support::run;
-use crate::support::services::{authority, service};
+use crate::support::services::{Backend, authority, pod, service, slice};
 use crate::support::subscription::Message;
 
 /// Enough for an answer that is far too large for one message.
@@ -101,6 +101,49 @@ fn the_scheme_of_a_question_means_nothing() {
         for answer in &answers {
             assert_eq!(*answer, answers[0]);
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_renamed_port_is_one_difference() {
+    run(async {
+        let manifests = Manifests::new()?;
+        // Two slices, so that there is something that could be told in two parts. Each has both ports.
+        let mut objects = String::new();
+        for (name, ip) in [("web-0", "10.1.0.1"), ("web-1", "10.1.0.2")] {
+            let of_one = slice("shop", "web", &[Backend::ready(name, ip)]);
+            objects += &pod("shop", "web", name, ip);
+            objects += &of_one
+                .replace("name: web-s1", &format!("name: slice-of-{name}"))
+                .replace(
+                    "ports: [",
+                    "ports: [{name: grpc, port: 9090, protocol: TCP}, ",
+                );
+        }
+        manifests.write("home/endpoints.yaml", &objects)?;
+        manifests.write("home/service.yaml", &service("shop", "web"))?;
+        let tributary = manifests.serve().await?;
+        let stream = tributary.get(&authority("shop", "web"));
+        let [before, after] = [
+            ["10.1.0.1:8080", "10.1.0.2:8080"],
+            ["10.1.0.1:9090", "10.1.0.2:9090"],
+        ];
+        stream.wait_for_exactly(&before).await;
+        let mark = stream.mark();
+
+        let renamed = service("shop", "web").replace("name: http", "name: grpc");
+        manifests.write("home/service.yaml", &renamed)?;
+        stream.wait_for_exactly(&after).await;
+        let parse = |addresses: [&str; 2]| addresses.map(|address| address.parse().unwrap());
+        assert_eq!(
+            stream.messages_since(mark),
+            [
+                Message::Add(parse(after).to_vec()),
+                Message::Remove(parse(before).to_vec())
+            ],
+            "the new ones before the old ones go, each at once"
+        );
         Ok(())
     });
 }

@@ -4,11 +4,11 @@ use anyhow::{Result, bail};
 use tonic::Code;
 
 use super::raw::{Answer, GET, Raw, Refusal, question};
-use crate::support::manifests::{Manifests, shop};
-use crate::support::run;
+use crate::support::manifests::{Manifests, WEB, shop};
 use crate::support::services::{authority, flat_mirror, service};
-use crate::support::subscription::Folded;
+use crate::support::subscription::{Folded, Outcome};
 use crate::support::tributary::Tributary;
+use crate::support::{run, wait_for};
 
 async fn refused(raw: &Raw, method: &str, authority: &str) -> Result<Refusal> {
     match raw.ask(method, question(authority, "")).await? {
@@ -119,5 +119,34 @@ fn an_empty_service_exists_and_a_missing_one_is_not_found() {
         assert_eq!(refusal.code, Code::NotFound);
         assert!(refusal.message.contains("missing"), "{refusal:?}");
         Ok(())
+    });
+}
+
+#[test]
+fn one_stream_more_than_the_limit_is_refused_until_another_ends() {
+    run(async {
+        let (manifests, _other) = shop().await?;
+        let limit = ["--max-streams", "2"];
+        let tributary = Tributary::serve_manifests(manifests.path(), &limit).await?;
+        let web = authority("shop", "web");
+        let endpoints = tributary.get(&web);
+        endpoints.wait_for_exactly(&WEB).await;
+        let profile = tributary.get_profile(&web, "");
+        profile.wait_for("a profile", |_| true).await;
+
+        let refused = tributary.get(&web);
+        let Outcome::Failed(code, message) = refused.wait_for_end().await else {
+            panic!("an error was due\n{}", refused.report());
+        };
+        assert_eq!(code, Code::ResourceExhausted, "{message}");
+        assert!(message.contains('2'), "{message}");
+        assert_eq!(profile.outcome(), None);
+
+        drop(endpoints);
+        wait_for("room for one more", || async {
+            let stream = tributary.get(&web);
+            stream.until_answered().await.then_some(())
+        })
+        .await
     });
 }
