@@ -13,7 +13,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    Address, Change, ClusterSummary, Holder, Index, Joined, Kind, Mesh, MeshPolicy, Object,
+    Address, Change, ClusterSummary, Counts, Holder, Index, Joined, Kind, Mesh, MeshPolicy, Object,
     ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View,
     ViewEndpoint, ViewKey, apply, diff, select,
 };
@@ -243,6 +243,7 @@ impl Picture {
         let stripped = |summary: &ClusterSummary| ClusterSummary {
             services: 0,
             endpoints: 0,
+            counts: Counts::default(),
             ..summary.clone()
         };
         self.clusters.iter().map(stripped).collect()
