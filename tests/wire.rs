@@ -20,6 +20,8 @@ mod garbage;
 mod life;
 #[path = "wire/manifests.rs"]
 mod manifests;
+#[path = "wire/metrics.rs"]
+mod metrics;
 #[path = "wire/raw.rs"]
 mod raw;
 #[path = "wire/reflection.rs"]

@@ -3,7 +3,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 use crate::publish::{StatusBoard, change_channel};
-use crate::sources::metrics::SourceMetrics;
+use crate::sources::metrics::{RequestMetrics, SourceMetrics};
 
 /// A Secret that links `west`, where nobody listens, with a kubeconfig of one user.
 fn secret(user: &str) -> Secret {
@@ -36,7 +36,7 @@ async fn a_session_that_has_read_everything_is_kept_though_nobody_has_said_so_ye
         control_plane_namespace: "linkerd".into(),
         kubeconfig: None,
     };
-    let home = Arc::new(Access::new(Origin::InCluster));
+    let home = Arc::new(Access::new(Origin::InCluster, RequestMetrics::default()));
     let mut store = ClusterStore::new(shared, Arc::new(config), home);
     let west = ClusterName::from("west");
 
