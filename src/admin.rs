@@ -3,6 +3,8 @@
 //! `app` starts it first and stops it last, so that probes are answered for as long as there is a process. Nothing here
 //! looks at the index.
 
+mod process;
+
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+pub use process::ProcessCollector;
+
 use crate::readiness::Readiness;
 
 /// Connections served at once; more wait to be accepted.
@@ -35,25 +39,35 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
+/// Everything that scrapers are told.
+#[derive(Debug)]
+pub struct Registries {
+    /// Names that only we use; they begin with `tributary_`.
+    pub ours: Registry,
+    /// Names that Linkerd's destination controller uses, with the labels and the meaning that they have there, so that
+    /// dashboards and alerts made for it go on working.
+    pub linkerd: Registry,
+}
+
 #[derive(Debug)]
 struct Pages {
     readiness: Readiness,
-    registry: Registry,
+    registries: Registries,
 }
 
 /// Answers on `listener` until `shutdown` is cancelled; requests under way then are still answered.
 ///
 /// `/live` and `/ping` say that the process runs, `/ready` whether traffic may come, and if not, what is waited for;
-/// `/metrics` is the registry in `OpenMetrics` text.
+/// `/metrics` is the registries in `OpenMetrics` text.
 pub async fn serve(
     listener: TcpListener,
     readiness: Readiness,
-    registry: Registry,
+    registries: Registries,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let pages = Arc::new(Pages {
         readiness,
-        registry,
+        registries,
     });
     info!(addr = %listener.local_addr()?, "admin server listening");
     let mut connections = JoinSet::new();
@@ -99,6 +113,28 @@ async fn connection(stream: TcpStream, pages: Arc<Pages>, shutdown: Cancellation
     }
 }
 
+// === impl Registries ===
+
+impl Default for Registries {
+    fn default() -> Self {
+        Self {
+            ours: Registry::with_prefix("tributary"),
+            linkerd: Registry::default(),
+        }
+    }
+}
+
+impl Registries {
+    /// All metrics as they are now, in `OpenMetrics` text.
+    pub(crate) fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut body = String::new();
+        text::encode_registry(&mut body, &self.ours)?;
+        text::encode_registry(&mut body, &self.linkerd)?;
+        text::encode_eof(&mut body)?;
+        Ok(body)
+    }
+}
+
 // === impl Pages ===
 
 impl Pages {
@@ -136,9 +172,8 @@ impl Pages {
     }
 
     fn metrics(&self) -> Response<Full<Bytes>> {
-        let mut body = String::new();
-        match text::encode(&mut body, &self.registry) {
-            Ok(()) => respond(StatusCode::OK, OPEN_METRICS, body),
+        match self.registries.encode() {
+            Ok(body) => respond(StatusCode::OK, OPEN_METRICS, body),
             Err(error) => {
                 tracing::error!(%error, "metrics not encoded");
                 plain(StatusCode::INTERNAL_SERVER_ERROR, "metrics not encoded\n")
@@ -185,13 +220,17 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
-        let mut registry = Registry::default();
-        registry.register("looks", "Times somebody looked", Counter::<u64>::default());
+        let mut registries = Registries::default();
+        let looks = Counter::<u64>::default();
+        registries
+            .ours
+            .register("looks", "Times somebody looked", looks.clone());
+        registries.linkerd.register("glances", "The same", looks);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(
             listener,
             readiness.clone(),
-            registry,
+            registries,
             shutdown.clone(),
         ));
         Running {
@@ -252,9 +291,11 @@ mod tests {
             )
         );
         assert!(
-            metrics.contains("looks_total 0\n") && metrics.ends_with("# EOF\n"),
+            metrics.contains("\ntributary_looks_total 0\n")
+                && metrics.ends_with("\nglances_total 0\n# EOF\n"),
             "{metrics}"
         );
+        assert_eq!(metrics.matches("# EOF").count(), 1, "{metrics}");
     }
 
     #[tokio::test]

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 
 use anyhow::Context;
-use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -14,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::{error, info};
 
+use crate::admin::{ProcessCollector, Registries};
 use crate::config::{Config, ListenAddr, Source, TransportMode};
 use crate::frontends::destination::{self, Destination, Translation};
 use crate::frontends::introspection::Introspection;
@@ -21,7 +21,8 @@ use crate::index::{Families, MeshPolicy, SelectPolicy};
 use crate::model::EndpointKind;
 use crate::proto::tributary_v1::introspection_server::IntrospectionServer;
 use crate::publish::{
-    Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, StatusBoard, change_channel,
+    Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, LinkerdCollector, StatusBoard,
+    change_channel,
 };
 use crate::readiness::Readiness;
 use crate::sources::file::{FileConfig, FileMetrics, FileSource};
@@ -54,8 +55,8 @@ pub type SourceTask = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 /// Serves what `config` names until the process is asked to end. When it is asked again, it does not wait any more.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     server::raise_open_files();
-    let app = App::start(&config, |context, registry| {
-        source(&config, context, registry)
+    let app = App::start(&config, |context, metrics| {
+        source(&config, context, metrics)
     })
     .await?;
     let mut signals = Signals::new().context("listening for signals failed")?;
@@ -79,7 +80,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 }
 
 /// The source that `config` names.
-fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> SourceTask {
+fn source(config: &Config, context: SourceContext, registries: &mut Registries) -> SourceTask {
     let SourceContext {
         changes,
         board,
@@ -95,7 +96,7 @@ fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> S
                 endpoint_kind: config.endpoint_kind,
             };
             let metrics = SourceMetrics::default();
-            metrics.register(registry);
+            metrics.register(&mut registries.ours, &mut registries.linkerd);
             let source = KubernetesSource::new(config, changes, board, metrics);
             Box::pin(async move { Ok(source.run(shutdown).await?) })
         }
@@ -107,7 +108,7 @@ fn source(config: &Config, context: SourceContext, registry: &mut Registry) -> S
                 control_plane_namespace: config.controller_namespace.text().clone(),
                 endpoint_kind: config.endpoint_kind,
             })
-            .with_metrics(FileMetrics::register(registry));
+            .with_metrics(FileMetrics::register(&mut registries.ours));
             Box::pin(async move { Ok(source.run(changes, board, shutdown).await?) })
         }
     }
@@ -145,12 +146,16 @@ impl App {
     /// `source` is given the way into the index; `metrics` may register what it counts.
     pub async fn start(
         config: &Config,
-        source: impl FnOnce(SourceContext, &mut Registry) -> SourceTask,
+        source: impl FnOnce(SourceContext, &mut Registries) -> SourceTask,
     ) -> anyhow::Result<Self> {
+        info!(ports = %config.default_opaque_ports, "default opaque ports in force");
         let grpc = bind("--addr", config.addr).await?;
         let admin = bind("--metrics-addr", config.metrics_addr).await?;
 
-        let mut registry = Registry::with_prefix("tributary");
+        let mut registries = Registries::default();
+        registries
+            .linkerd
+            .register_collector(Box::new(ProcessCollector));
         let readiness = Readiness::default();
         let board = StatusBoard::default();
         let shutdown = Shutdown::default();
@@ -161,9 +166,14 @@ impl App {
             policy.clone(),
             board.clone(),
             readiness.clone(),
-            IndexMetrics::register(registry.sub_registry_with_prefix("index")),
+            IndexMetrics::register(registries.ours.sub_registry_with_prefix("index")),
         );
-        registry.register_collector(Box::new(ClusterCollector::new(catalog.clone())));
+        registries
+            .ours
+            .register_collector(Box::new(ClusterCollector::new(catalog.clone())));
+        registries
+            .linkerd
+            .register_collector(Box::new(LinkerdCollector::new(catalog.clone())));
 
         let mut tasks = JoinSet::new();
         tasks.spawn_blocking(move || {
@@ -175,7 +185,7 @@ impl App {
             board,
             shutdown: shutdown.rest.clone(),
         };
-        let source = source(context, &mut registry);
+        let source = source(context, &mut registries);
         tasks.spawn(async move { ("source", source.await) });
 
         let mut app = Self {
@@ -187,12 +197,12 @@ impl App {
             tasks,
         };
         if let Some(listener) = grpc {
-            app.serve_grpc(listener, config, policy, &mut registry);
+            app.serve_grpc(listener, config, policy, &mut registries)?;
         }
         if let Some(listener) = admin {
             let (readiness, rest) = (app.readiness.clone(), app.shutdown.rest.clone());
             app.tasks.spawn(async move {
-                let served = admin::serve(listener, readiness, registry, rest).await;
+                let served = admin::serve(listener, readiness, registries, rest).await;
                 (
                     "admin listener",
                     served.context("serving admin pages failed"),
@@ -207,8 +217,8 @@ impl App {
         listener: TcpListener,
         config: &Config,
         policy: SelectPolicy,
-        registry: &mut Registry,
-    ) {
+        registries: &mut Registries,
+    ) -> anyhow::Result<()> {
         let streams = self.shutdown.streams.clone();
         let destination = Destination::new(
             self.catalog.clone(),
@@ -223,7 +233,10 @@ impl App {
                     http2: config.meshed_http2_client_params,
                 },
             },
-            destination::Metrics::register(registry.sub_registry_with_prefix("destination")),
+            destination::Metrics::register(
+                registries.ours.sub_registry_with_prefix("destination"),
+                &mut registries.linkerd,
+            ),
             streams.clone(),
         );
         let introspection = Introspection::new(
@@ -233,7 +246,8 @@ impl App {
         );
         let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
         let readiness = self.readiness.clone();
-        let metrics = server::Metrics::register(registry.sub_registry_with_prefix("grpc"));
+        let metrics = server::Metrics::register(&mut registries.ours, &mut registries.linkerd)
+            .context("reading the descriptors of our own gRPC services failed")?;
         let drain = config.drain_timeout;
         self.tasks.spawn(async move {
             let served = server::serve(
@@ -242,6 +256,7 @@ impl App {
             .await;
             (GRPC_LISTENER, served.context("serving gRPC failed"))
         });
+        Ok(())
     }
 
     /// Works until `stop` resolves or a task ends unexpectedly, then shuts down in order: not ready, streams end, sources
@@ -388,22 +403,4 @@ fn local_addr(listener: Option<&TcpListener>) -> anyhow::Result<Option<SocketAdd
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_counts_more_than_an_end_that_was_seen_before() {
-        let mut cause = Cause::default();
-        cause.add_end(Ok(("indexer", Ok(()))));
-        cause.add_end(Ok(("source", Err(anyhow::anyhow!("no files")))));
-        cause.add_end(Ok(("admin listener", Err(anyhow::anyhow!("no socket")))));
-        let error = cause.outcome().unwrap_err();
-        assert_eq!(format!("{error:#}"), "source failed: no files");
-
-        let mut cause = Cause::default();
-        cause.add_end(Ok(("indexer", Ok(()))));
-        let error = cause.outcome().unwrap_err();
-        assert_eq!(error.to_string(), "indexer ended unexpectedly");
-        assert!(Cause::default().outcome().is_ok());
-    }
-}
+mod tests;

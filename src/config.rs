@@ -499,8 +499,8 @@ impl EndpointsQuery {
     fn new(args: EndpointsArgs) -> Result<Self, UsageError> {
         let authority = authority::complete(
             &args.authority,
-            args.namespace.as_deref(),
-            domain_or_default(&args.cluster_domain),
+            args.client.namespace.as_deref(),
+            domain_or_default(&args.client.cluster_domain),
         )
         .map_err(|reason| UsageError::flag("AUTHORITY", reason))?;
         let context_token = match (args.node, args.context_token) {
@@ -509,12 +509,12 @@ impl EndpointsQuery {
             (None, None) => String::new(),
         };
         Ok(Self {
-            server: args.addr.0,
+            server: args.client.addr.0,
             authority,
             context_token,
             zone: args.zone,
-            watch: Watch::of(args.watch),
-            output: args.output,
+            watch: Watch::of(args.client.watch),
+            output: args.client.output,
         })
     }
 }
@@ -527,17 +527,17 @@ impl ProfileQuery {
             Some(address) => address.to_string(),
             None => authority::complete(
                 &args.authority,
-                args.namespace.as_deref(),
-                domain_or_default(&args.cluster_domain),
+                args.client.namespace.as_deref(),
+                domain_or_default(&args.client.cluster_domain),
             )
             .map_err(|reason| UsageError::flag("AUTHORITY", reason))?,
         };
         Ok(Self {
-            server: args.addr.0,
+            server: args.client.addr.0,
             authority,
             context_token: args.context_token.unwrap_or_default(),
-            watch: Watch::of(args.watch),
-            output: args.output,
+            watch: Watch::of(args.client.watch),
+            output: args.client.output,
         })
     }
 }

@@ -8,6 +8,7 @@
 mod address;
 mod change;
 mod claims;
+mod counts;
 mod diff;
 mod intern;
 mod join;
@@ -23,8 +24,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub use address::{Address, AddressOwner, Claimants, Conflict, Holder, Tenant};
+pub use address::{Address, AddressOwner, Claimants, Clash, Conflict, Holder, Tenant};
 pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
+pub use counts::Counts;
 pub use diff::{Delta, apply, diff};
 pub use join::{Chunk, Held, Joined};
 pub use mesh::{Identity, IdentityForm, Mesh, MeshPolicy, Protocol, ProxyUnreadable};
@@ -65,7 +67,7 @@ pub struct Touched {
     pub nodes: bool,
     /// Whether a cluster came, went, or changed its state.
     pub clusters: bool,
-    /// Whether a cluster's number of Services or endpoints changed.
+    /// Whether something that is counted of a cluster changed.
     pub sizes: bool,
 }
 
@@ -93,6 +95,8 @@ pub struct ClusterSummary {
     pub services: usize,
     /// Addresses its slices list.
     pub endpoints: usize,
+    /// What else is counted of it.
+    pub counts: Counts,
 }
 
 /// One known cluster: what it contributes now, and what will replace that.
@@ -560,6 +564,7 @@ impl Cluster {
             pending: shard.map(Shard::pending).unwrap_or_default(),
             services: shard.map_or(0, Shard::service_count),
             endpoints: shard.map_or(0, Shard::endpoint_count),
+            counts: shard.map_or_else(Counts::default, Shard::counts),
         }
     }
 }

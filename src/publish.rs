@@ -9,15 +9,17 @@ mod indexer;
 mod metrics;
 mod published;
 mod reader;
+mod said;
 mod sender;
 mod status;
 mod tables;
 
 pub use catalog::{Catalog, Subscription};
 pub use indexer::{IndexMetrics, Indexer};
-pub use metrics::ClusterCollector;
+pub use metrics::{ClusterCollector, LinkerdCollector};
 pub use published::{Frames, ViewVersion};
 pub use reader::{Look, Reader};
+pub use said::SaidOnce;
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
 pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};
 

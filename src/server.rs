@@ -1,19 +1,25 @@
-//! The gRPC listener: limits, keep-alive, health, reflection in both its versions, and drain.
+//! The gRPC listener: limits, keep-alive, health, reflection in both its versions, drain, and what is counted of calls.
 //!
 //! What is served beside health and reflection is handed in by `app`.
 
+mod calls;
 mod greeted;
 mod incoming;
+mod messages;
 mod requests;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
+use tracing::info;
 
-pub use incoming::{Metrics, raise_open_files};
+use calls::Calls;
+pub use incoming::raise_open_files;
 use requests::Requests;
 
 use crate::proto::FILE_DESCRIPTOR_SET;
@@ -36,6 +42,13 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// After the drain, wait this long for clients to read what is left of their answers.
 const OVERDUE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What the gRPC listener counts.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    accept_errors: Counter,
+    calls: Calls,
+}
+
 /// Why serving failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -53,6 +66,37 @@ pub enum ServerError {
         /// Why.
         source: tonic::transport::Error,
     },
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Registers the counters: those of calls, which have names that Linkerd uses too, in a registry of their own.
+    ///
+    /// Fails only if a descriptor that we were built with cannot be read.
+    pub fn register(
+        ours: &mut Registry,
+        linkerd: &mut Registry,
+    ) -> Result<Self, prost::DecodeError> {
+        let metrics = Self {
+            accept_errors: Counter::default(),
+            calls: Calls::register(
+                linkerd,
+                &[
+                    FILE_DESCRIPTOR_SET,
+                    tonic_health::pb::FILE_DESCRIPTOR_SET,
+                    tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+                    tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+                ],
+            )?,
+        };
+        ours.register(
+            "grpc_accept_errors",
+            "Times that a gRPC connection could not be accepted",
+            metrics.accept_errors.clone(),
+        );
+        Ok(metrics)
+    }
 }
 
 /// Serves until `shutdown`, then lets requests to `routes` end, which they do by themselves within `drain`.
@@ -77,7 +121,13 @@ pub async fn serve(
     };
     let (health, health_service) = tonic_health::server::health_reporter();
     let requests = Requests::default();
+    info!(%addr, "gRPC server listening");
+    let Metrics {
+        accept_errors,
+        calls,
+    } = metrics;
     let server = tonic::transport::Server::builder()
+        .layer(calls)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .http2_max_header_list_size(Some(HEADER_BYTES_MAX))
@@ -87,7 +137,7 @@ pub async fn serve(
         .add_service(health_service)
         .add_service(descriptors().build_v1()?)
         .add_service(descriptors().build_v1alpha()?);
-    let incoming = incoming::incoming(listener, metrics);
+    let incoming = incoming::incoming(listener, accept_errors);
     let serving = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     tokio::select! {
         result = serving => result.map_err(|source| ServerError::Serve { addr, source }),

@@ -29,6 +29,8 @@ mod kinds;
 mod links;
 #[path = "apiserver/malformed.rs"]
 mod malformed;
+#[path = "apiserver/metrics.rs"]
+mod metrics;
 #[path = "apiserver/mirrors.rs"]
 mod mirrors;
 #[path = "apiserver/network.rs"]

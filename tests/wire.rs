@@ -22,6 +22,8 @@ mod life;
 mod manifests;
 #[path = "wire/memory.rs"]
 mod memory;
+#[path = "wire/metrics.rs"]
+mod metrics;
 #[path = "wire/raw.rs"]
 mod raw;
 #[path = "wire/reflection.rs"]

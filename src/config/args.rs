@@ -302,28 +302,14 @@ pub(super) struct EndpointsArgs {
     /// Whose endpoints: web.shop, web.shop:8080, svc/web with -n, or the full name; the port is 80 if none is given
     pub(super) authority: String,
 
-    /// The server to ask
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8086", value_parser = parse_server)]
-    pub(super) addr: Server,
-
-    /// Stay, and print what changes: + added, - removed, ~ changed
-    #[arg(short, long)]
-    pub(super) watch: bool,
-
-    /// What the answer looks like; wide shortens nothing
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "table",
-        value_enum
-    )]
-    pub(super) output: OutputFormat,
+    #[command(flatten)]
+    pub(super) client: ClientArgs,
 
     /// Look from this zone; empty: from no known zone
     #[arg(
         long,
         value_name = "ZONE",
+        env = "TRIBUTARY_ZONE",
         help_heading = "Point of view",
         group = "viewpoint"
     )]
@@ -333,27 +319,15 @@ pub(super) struct EndpointsArgs {
     #[arg(
         long,
         value_name = "NODE",
+        env = "TRIBUTARY_NODE",
         help_heading = "Point of view",
         group = "viewpoint"
     )]
     pub(super) node: Option<String>,
 
     /// Look from where a proxy with this token is, such as {"ns":"shop","nodeName":"node-1"}
-    #[arg(long, value_name = "JSON", help_heading = "Point of view", group = "viewpoint", value_parser = parse_token)]
+    #[arg(long, value_name = "TOKEN", env = "TRIBUTARY_CONTEXT_TOKEN", help_heading = "Point of view", group = "viewpoint", value_parser = parse_token)]
     pub(super) context_token: Option<String>,
-
-    /// Namespace of the Service, if the name does not say
-    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Names")]
-    pub(super) namespace: Option<String>,
-
-    /// DNS domain that short names are completed with
-    #[arg(
-        long,
-        value_name = "DOMAIN",
-        default_value = "cluster.local",
-        help_heading = "Names"
-    )]
-    pub(super) cluster_domain: String,
 }
 
 #[derive(Args, Debug)]
@@ -361,36 +335,51 @@ pub(super) struct ProfileArgs {
     /// Whose profile: a Service as in `endpoints`, web-0.web.shop for one instance, or an address such as 10.42.0.7:8080
     pub(super) authority: String,
 
+    #[command(flatten)]
+    pub(super) client: ClientArgs,
+
+    /// Ask as a proxy with this token, such as {"ns":"bank"}: ServiceProfiles in that namespace go first
+    #[arg(long, value_name = "TOKEN", env = "TRIBUTARY_CONTEXT_TOKEN", help_heading = "Point of view", value_parser = parse_token)]
+    pub(super) context_token: Option<String>,
+}
+
+/// What every command has that asks a running server about a name.
+#[derive(Args, Debug)]
+pub(super) struct ClientArgs {
     /// The server to ask
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8086", value_parser = parse_server)]
+    #[arg(long, value_name = "HOST:PORT", env = "TRIBUTARY_ADDR", default_value = "127.0.0.1:8086", value_parser = parse_server)]
     pub(super) addr: Server,
 
-    /// Stay, and print the profile again whenever it changes
-    #[arg(short, long)]
+    /// Stay, and print what changes
+    #[arg(short, long, env = "TRIBUTARY_WATCH", value_parser = BoolishValueParser::new())]
     pub(super) watch: bool,
 
-    /// What the answer looks like; wide is as table
+    /// What the answer looks like; wide shortens nothing
     #[arg(
         short,
         long,
         value_name = "FORMAT",
+        env = "TRIBUTARY_OUTPUT",
         default_value = "table",
         value_enum
     )]
     pub(super) output: OutputFormat,
 
-    /// Ask as a proxy with this token, such as {"ns":"bank"}: ServiceProfiles in that namespace go first
-    #[arg(long, value_name = "JSON", help_heading = "Point of view", value_parser = parse_token)]
-    pub(super) context_token: Option<String>,
-
     /// Namespace of the Service, if the name does not say
-    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Names")]
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        env = "TRIBUTARY_NAMESPACE",
+        help_heading = "Names"
+    )]
     pub(super) namespace: Option<String>,
 
     /// DNS domain that short names are completed with
     #[arg(
         long,
         value_name = "DOMAIN",
+        env = "TRIBUTARY_CLUSTER_DOMAIN",
         default_value = "cluster.local",
         help_heading = "Names"
     )]
@@ -495,10 +484,17 @@ fn parse_http2(text: &str) -> Result<MaybeHttp2, String> {
     http2::parse(text).map(MaybeHttp2)
 }
 
+/// A JSON object, or the old form `ns:NAMESPACE`.
 fn parse_token(text: &str) -> Result<String, String> {
+    let legacy = text
+        .strip_prefix("ns:")
+        .is_some_and(|namespace| !namespace.is_empty() && !namespace.contains(':'));
     match serde_json::from_str::<serde_json::Value>(text) {
         Ok(serde_json::Value::Object(_)) => Ok(text.to_owned()),
-        _ => Err("expected a JSON object such as {\"nodeName\":\"node-1\"}".to_owned()),
+        Err(_) if legacy => Ok(text.to_owned()),
+        _ => Err(
+            "expected a JSON object such as {\"nodeName\":\"node-1\"}, or ns:NAMESPACE".to_owned(),
+        ),
     }
 }
 

@@ -49,14 +49,26 @@ fn the_definition_is_consistent() {
 }
 
 #[test]
-fn every_serve_flag_has_an_environment_variable_named_after_it() {
+fn every_flag_has_an_environment_variable_named_after_it() {
     let command = command();
-    let serve = command.find_subcommand("serve").unwrap();
-    for arg in serve.get_arguments().filter(|arg| arg.get_id() != "help") {
-        let long = arg.get_long().unwrap();
-        let expected = format!("TRIBUTARY_{}", long.replace('-', "_").to_uppercase());
-        assert_eq!(arg.get_env().unwrap(), expected.as_str(), "--{long}");
+    for name in ["serve", "endpoints", "profile"] {
+        let of = command.find_subcommand(name).unwrap();
+        for arg in of.get_arguments().filter(|arg| arg.get_id() != "help") {
+            let Some(long) = arg.get_long() else {
+                assert!(arg.is_positional(), "{name}: {arg}");
+                continue;
+            };
+            let expected = format!("TRIBUTARY_{}", long.replace('-', "_").to_uppercase());
+            let variable = arg.get_env().unwrap_or_default();
+            assert_eq!(variable, expected.as_str(), "{name} --{long}");
+        }
     }
+}
+
+#[test]
+fn a_token_may_have_the_old_form() {
+    let query = profile(&["web.shop", "--context-token", "ns:bank"]);
+    assert_eq!(query.context_token, "ns:bank");
 }
 
 #[test]
@@ -296,6 +308,10 @@ fn a_wrong_command_line_is_told_in_one_line() {
         (
             &["endpoints", "web.shop", "--context-token", "shop"],
             "expected a JSON object",
+        ),
+        (
+            &["profile", "web.shop", "--context-token", "ns:a:b"],
+            "or ns:NAMESPACE",
         ),
         (
             &["endpoints", "web.shop", "--addr", "localhost"],

@@ -76,6 +76,19 @@ pub enum Claimants {
     ExternalWorkloads,
 }
 
+/// Several claim one address at once, which somebody has to mend: at best the wrong one is ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Clash {
+    /// Services with one cluster IP. Nobody has the address.
+    Services,
+    /// Pods with one IP of their own. Nobody has the address.
+    Pods,
+    /// An ExternalWorkload that is registered on the IP of a Pod. The Pod has it.
+    PodAndExternalWorkload,
+    /// ExternalWorkloads that list one port of one IP. Nobody has that port.
+    ExternalWorkloads,
+}
+
 /// What was found among workloads of one sort.
 enum Found<'a> {
     None,
@@ -159,6 +172,58 @@ impl Address {
         }
     }
 
+    /// What clashes, in order, whoever is believed. Pods that are about to go do not clash with anybody.
+    ///
+    /// Pods that share a host port are not among them: one may use it for TCP and the other for UDP.
+    pub fn clashes(&self) -> Vec<Clash> {
+        let pods = self
+            .pods
+            .iter()
+            .filter(|holder| !holder.workload.facts.terminating)
+            .count();
+        let shares_a_port = |place: usize, workload: &Arc<ExternalWorkload>| {
+            let ports = &workload.facts.ports;
+            self.external[..place]
+                .iter()
+                .any(|other| ports.iter().any(|port| other.facts.ports.contains(port)))
+        };
+        let external_clash = || {
+            let mut all = self.external.iter().enumerate();
+            all.any(|(place, workload)| shares_a_port(place, workload))
+        };
+        [
+            (Clash::Services, self.services.len() > 1),
+            (Clash::Pods, pods > 1),
+            (
+                Clash::PodAndExternalWorkload,
+                pods > 0 && !self.external.is_empty(),
+            ),
+            (Clash::ExternalWorkloads, external_clash()),
+        ]
+        .into_iter()
+        .filter_map(|(clash, is_there)| is_there.then_some(clash))
+        .collect()
+    }
+
+    /// Everybody who takes part in a clash, by kind and name, in order.
+    pub fn claimants(&self, clash: Clash) -> Vec<String> {
+        let services = || self.services.iter().map(|name| format!("Service {name}"));
+        let pods = || {
+            let pods = self.pods.iter();
+            pods.map(|holder| format!("Pod {}", holder.workload.pod))
+        };
+        let external = || {
+            let external = self.external.iter();
+            external.map(|workload| format!("ExternalWorkload {}", workload.name))
+        };
+        match clash {
+            Clash::Services => services().collect(),
+            Clash::Pods => pods().collect(),
+            Clash::PodAndExternalWorkload => pods().chain(external()).collect(),
+            Clash::ExternalWorkloads => external().collect(),
+        }
+    }
+
     fn at_host_port(&self, ip: IpAddr, port: u16) -> impl Iterator<Item = &Holder> {
         let has_port = move |holder: &&Holder| holder.workload.facts.has_host_port(ip, port);
         self.host_ports.iter().filter(has_port)
@@ -196,6 +261,28 @@ fn sole<'a>(holders: impl Iterator<Item = &'a Holder>) -> Found<'a> {
 
 fn conflict(between: Claimants, count: usize) -> Conflict {
     Conflict { between, count }
+}
+
+// === impl Clash ===
+
+impl Clash {
+    /// Every clash, in order.
+    pub const ALL: [Self; 4] = [
+        Self::Services,
+        Self::Pods,
+        Self::PodAndExternalWorkload,
+        Self::ExternalWorkloads,
+    ];
+
+    /// The clash in a word, as in labels of metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Services => "services",
+            Self::Pods => "pods",
+            Self::PodAndExternalWorkload => "pod_and_external_workload",
+            Self::ExternalWorkloads => "external_workloads",
+        }
+    }
 }
 
 // === impl Claimants ===

@@ -132,6 +132,20 @@ pub enum ObjectName {
 // === impl Kind ===
 
 impl Kind {
+    /// Every kind, in order.
+    pub const ALL: [Self; 10] = [
+        Self::Service,
+        Self::EndpointSlice,
+        Self::Endpoints,
+        Self::Pod,
+        Self::Node,
+        Self::ReplicaSet,
+        Self::Job,
+        Self::ExternalWorkload,
+        Self::Server,
+        Self::ServiceProfile,
+    ];
+
     /// Kinds that are watched in a cluster of this role; all of them have to be read before the cluster counts.
     ///
     /// A linked cluster is asked only for what Linkerd's stock remote-access account may read and its answers need.

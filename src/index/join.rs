@@ -45,6 +45,28 @@ pub enum Held {
     ExternalWorkloadUnknown,
 }
 
+// === impl Held ===
+
+impl Held {
+    /// Every reason, in order.
+    pub const ALL: [Self; 4] = [
+        Self::PodUnknown,
+        Self::PodFinished,
+        Self::PodWithoutAddress,
+        Self::ExternalWorkloadUnknown,
+    ];
+
+    /// The reason in a word, as in labels of metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PodUnknown => "pod_unknown",
+            Self::PodFinished => "pod_finished",
+            Self::PodWithoutAddress => "pod_without_address",
+            Self::ExternalWorkloadUnknown => "external_workload_unknown",
+        }
+    }
+}
+
 /// Whether an unknown Pod may still be known to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodsReadable {

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    Address, Change, ClusterSummary, Families, Holder, Index, Joined, Kind, Mesh, MeshPolicy,
-    Object, ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot, Touched, View,
-    ViewEndpoint, ViewKey, apply, diff, select,
+    Address, Change, ClusterSummary, Counts, Families, Holder, Index, Joined, Kind, Mesh,
+    MeshPolicy, Object, ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot,
+    Touched, View, ViewEndpoint, ViewKey, apply, diff, select,
 };
 use crate::model::{ClusterName, ProfileFacts, ProfileName, ServiceName, Workload};
 use crate::testing::{ClusterBuilder, HOME, cluster};
@@ -251,6 +251,7 @@ impl Picture {
         let stripped = |summary: &ClusterSummary| ClusterSummary {
             services: 0,
             endpoints: 0,
+            counts: Counts::default(),
             ..summary.clone()
         };
         self.clusters.iter().map(stripped).collect()

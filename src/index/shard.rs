@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::change::{Kind, Object, ObjectChange, ObjectName};
 use super::claims::{Claim, Claims};
+use super::counts::{BehindEndpoints, Counts};
 use super::intern::Interner;
 use super::join::{Chunk, PodsReadable, join};
 use crate::model::{
@@ -35,6 +36,8 @@ pub(super) struct Shard {
     claims: Claims,
     profiles: HashMap<ProfileName, Arc<ProfileFacts>>,
     endpoint_count: usize,
+    /// What is wrong with endpoints of the chunks.
+    behind_endpoints: BehindEndpoints,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,7 @@ pub(super) struct Outcome {
     pub(super) nodes: bool,
     /// Whether a kind became read or unreadable.
     pub(super) sync_changed: bool,
-    /// Whether the number of Services or endpoints differs.
+    /// Whether something that is counted differs.
     pub(super) sizes: bool,
     stale: Stale,
 }
@@ -91,6 +94,7 @@ impl Shard {
             claims: Claims::default(),
             profiles: HashMap::new(),
             endpoint_count: 0,
+            behind_endpoints: BehindEndpoints::default(),
         }
     }
 
@@ -128,6 +132,25 @@ impl Shard {
 
     pub(super) fn endpoint_count(&self) -> usize {
         self.endpoint_count
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts::new(self.behind_endpoints, |kind| {
+            self.kinds.contains_key(&kind).then(|| self.count(kind))
+        })
+    }
+
+    fn count(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Service => self.services.len(),
+            Kind::EndpointSlice => self.slices.len(),
+            Kind::Endpoints => self.subsets.len(),
+            Kind::Node => self.nodes.len(),
+            Kind::ServiceProfile => self.profiles.len(),
+            Kind::Pod | Kind::ReplicaSet | Kind::Job | Kind::ExternalWorkload | Kind::Server => {
+                self.workloads.count(kind)
+            }
+        }
     }
 
     pub(super) fn node_zones(&self) -> impl Iterator<Item = (NodeName, Zone)> {
@@ -189,7 +212,7 @@ impl Shard {
     /// Takes in what the session says.
     pub(super) fn apply(&mut self, change: ObjectChange, interner: &mut Interner) -> Outcome {
         let was_synced = self.is_synced();
-        let sizes = (self.services.len(), self.endpoint_count);
+        let sizes = (self.endpoint_count, self.counts());
         let mut outcome = Outcome::default();
         match change {
             ObjectChange::Apply(object) => self.upsert(object, interner, &mut outcome),
@@ -204,13 +227,13 @@ impl Shard {
                 }
             }
         }
-        outcome.sizes = sizes != (self.services.len(), self.endpoint_count);
         if self.is_synced() {
             if !was_synced {
                 outcome.stale = Stale::EverySlice;
             }
             self.rejoin(&mut outcome);
         }
+        outcome.sizes = sizes != (self.endpoint_count, self.counts());
         outcome
     }
 
@@ -507,9 +530,13 @@ impl Shard {
     }
 
     fn put_chunk(&mut self, service: ServiceName, chunk: Arc<Chunk>) {
+        self.behind_endpoints.add(&chunk);
         let chunks = self.chunks_by_service.entry(service).or_default();
         match chunks.binary_search_by(|known| known.name.cmp(&chunk.name)) {
-            Ok(place) => Arc::make_mut(chunks)[place] = chunk,
+            Ok(place) => {
+                self.behind_endpoints.subtract(&chunks[place]);
+                Arc::make_mut(chunks)[place] = chunk;
+            }
             Err(place) => {
                 let (before, after) = chunks.split_at(place);
                 *chunks = [before, &[chunk], after].concat().into();
@@ -519,8 +546,14 @@ impl Shard {
 
     fn drop_chunk(&mut self, slice: &SliceName, service: &ServiceName) {
         if let Some(chunks) = self.chunks_by_service.get_mut(service) {
-            let others = chunks.iter().filter(|chunk| chunk.name != slice.name);
-            *chunks = others.cloned().collect();
+            let (others, dropped): (Vec<_>, Vec<_>) = chunks
+                .iter()
+                .cloned()
+                .partition(|chunk| chunk.name != slice.name);
+            for chunk in dropped {
+                self.behind_endpoints.subtract(&chunk);
+            }
+            *chunks = others.into();
             if chunks.is_empty() {
                 self.chunks_by_service.remove(service);
             }

@@ -64,6 +64,23 @@ impl FromIterator<PortRange> for PortSet {
     }
 }
 
+impl fmt::Display for PortSet {
+    /// A list that [`PortSet::parse`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, range) in self.0.iter().enumerate() {
+            if place > 0 {
+                f.write_str(",")?;
+            }
+            if range.low == range.high {
+                write!(f, "{}", range.low)?;
+            } else {
+                write!(f, "{}-{}", range.low, range.high)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for PortSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
@@ -125,6 +142,13 @@ mod tests {
             &[5, 7],
             &["bad", "99999", "5-1", "1_0", "7 - 9", ""],
         );
+    }
+
+    #[test]
+    fn a_set_is_written_as_the_list_it_is_read_from() {
+        for (list, written) in [("4444, 25,443-447,25", "25,443-447,4444"), ("", "")] {
+            assert_eq!(PortSet::parse(list, |_| None).0.to_string(), written);
+        }
     }
 
     #[test]

@@ -4,20 +4,24 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::published::{ViewTable, ViewVersion};
 use super::reader::Reader;
+use super::said::SaidOnce;
 use super::status::StatusBoard;
 use super::tables::Tables;
 use crate::index::{
     Address, Chunk, ClientLocality, ClusterState, ClusterSummary, SelectPolicy, ServiceSnapshot,
-    ViewKey,
+    View, ViewKey,
 };
 use crate::model::{ClusterName, ClusterRole, NodeName, ServiceFacts, ServiceName, Text, Zone};
+
+/// Different warnings about what clients ask for that are logged.
+const WARNINGS_MAX: usize = 200;
 
 /// Services, Nodes and clusters as last published. Cheap to clone; reading never waits for the writer.
 #[derive(Clone, Debug)]
@@ -31,6 +35,7 @@ pub(super) struct Shared {
     pub(super) clusters: watch::Sender<Arc<[ClusterSummary]>>,
     pub(super) policy: SelectPolicy,
     pub(super) board: StatusBoard,
+    said: Mutex<SaidOnce>,
     started: Instant,
 }
 
@@ -69,6 +74,7 @@ impl Catalog {
             clusters: watch::Sender::default(),
             policy,
             board,
+            said: Mutex::new(SaidOnce::up_to(WARNINGS_MAX)),
             started: Instant::now(),
         }))
     }
@@ -115,6 +121,23 @@ impl Catalog {
         let services = self.0.services.read();
         let latest = services.get(name)?.latest.borrow();
         latest.snapshot.facts.clone()
+    }
+
+    /// Logs that somebody asks for a port that no member of a Service defines, where it is news.
+    fn note_undefined_port(&self, snapshot: &ServiceSnapshot, port: u16, before: Option<&View>) {
+        let defined = |facts: &ServiceFacts| facts.ports.iter().any(|known| known.port == port);
+        let mut members = snapshot
+            .members
+            .iter()
+            .filter_map(|member| member.facts.as_deref());
+        // A Service without any port may be asked for all of them.
+        let is_odd = before.is_none()
+            && members.clone().any(|facts| !facts.ports.is_empty())
+            && !members.any(defined);
+        let service = &snapshot.service;
+        if is_odd && self.0.said.lock().is_news(&(service, port)) {
+            warn!(%service, port, "service has no such port, its endpoints are served at that number");
+        }
     }
 
     /// The zone of a Node of the home cluster, as far as it is known.
@@ -219,6 +242,7 @@ impl Subscription {
             &key,
             policy,
             |view, before| {
+                self.catalog.note_undefined_port(snapshot, port, before);
                 for collision in &view.collisions {
                     if before.is_none_or(|before| !before.collisions.contains(collision)) {
                         warn!(

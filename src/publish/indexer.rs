@@ -1,23 +1,35 @@
 //! The writer: the only owner of the index.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use tracing::{info, warn};
 
 use super::catalog::{Catalog, Channel, Published};
 use super::published::ViewTable;
+use super::said::SaidOnce;
 use super::sender::{ChangeReceiver, Received};
 use super::status::StatusBoard;
 use super::tables::Topic;
-use crate::index::{ClusterState, Index, SelectPolicy, ServiceSnapshot, Touched};
+use crate::index::{
+    Address, Clash, ClusterState, ClusterSummary, Index, MemberState, SelectPolicy,
+    ServiceSnapshot, Touched,
+};
 use crate::model::{ClusterName, ClusterRole, ServiceName};
 use crate::readiness::Readiness;
 
 /// Changes applied before what they touched is published.
 const BATCH_MAX: usize = 256;
+
+/// Different warnings about what clusters say that are logged; more are only counted.
+const WARNINGS_MAX: usize = 200;
 
 /// Applies changes and publishes what they touched, in batches: whatever arrived meanwhile is one batch.
 #[derive(Debug)]
@@ -26,6 +38,7 @@ pub struct Indexer {
     catalog: Catalog,
     readiness: Readiness,
     metrics: IndexMetrics,
+    said: SaidOnce,
     pub(super) revision: u64,
 }
 
@@ -36,6 +49,12 @@ pub struct IndexMetrics {
     published: Counter,
     batch_seconds: Histogram,
     lag_seconds: Histogram,
+    clashes: Family<Between, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Between {
+    between: &'static str,
 }
 
 // === impl Indexer ===
@@ -62,6 +81,7 @@ impl Indexer {
             catalog: catalog.clone(),
             readiness,
             metrics,
+            said: SaidOnce::up_to(WARNINGS_MAX),
             revision: 0,
         };
         indexer.publish_clusters();
@@ -130,15 +150,18 @@ impl Indexer {
     }
 
     /// Publishes what is looked up rather than followed as a whole, and notes what of it is news.
-    fn publish_tables(&self, touched: &Touched, news: &mut Vec<Topic>) {
-        let tables = &self.catalog.shared().tables;
+    fn publish_tables(&mut self, touched: &Touched, news: &mut Vec<Topic>) {
+        let catalog = self.catalog.clone();
+        let tables = &catalog.shared().tables;
         for service in &touched.services {
             tables.instances.set(service, self.index.instances(service));
         }
         for ip in &touched.addresses {
             let address = self.index.address(*ip);
             let address = (!address.is_free()).then(|| Arc::new(address));
-            if tables.addresses.get(ip) != address {
+            let before = tables.addresses.get(ip);
+            if before != address {
+                self.note_clashes(*ip, before.as_deref(), address.as_deref());
                 tables.addresses.set(ip, address);
                 news.push(Topic::Address(*ip));
             }
@@ -152,9 +175,64 @@ impl Indexer {
         }
     }
 
+    /// Counts the clashes that are there now, and logs those that are news.
+    fn note_clashes(&mut self, ip: IpAddr, before: Option<&Address>, after: Option<&Address>) {
+        for clash in before.map(Address::clashes).unwrap_or_default() {
+            self.metrics.clashes(clash).dec();
+        }
+        let Some(after) = after else { return };
+        for clash in after.clashes() {
+            self.metrics.clashes(clash).inc();
+            let claimants = after.claimants(clash);
+            if !self.said.is_news(&(ip, clash, &claimants)) {
+                continue;
+            }
+            let claimants = claimants.join(", ");
+            match clash {
+                Clash::Services => warn!(
+                    address = %ip,
+                    claimants,
+                    "services have one cluster IP, profiles of it are refused"
+                ),
+                Clash::Pods => warn!(
+                    address = %ip,
+                    claimants,
+                    "pods have one IP, profiles of it are refused"
+                ),
+                Clash::PodAndExternalWorkload => warn!(
+                    address = %ip,
+                    claimants,
+                    "external workload is registered on the IP of a pod, the pod counts"
+                ),
+                Clash::ExternalWorkloads => warn!(
+                    address = %ip,
+                    claimants,
+                    "external workloads list one port of one IP, profiles of it are refused"
+                ),
+            }
+        }
+    }
+
+    /// Logs members in clusters that are not linked, where it is news.
+    fn note_unlinked_members(&mut self, snapshot: &ServiceSnapshot) {
+        for member in &snapshot.members {
+            let cluster = &member.cluster.name;
+            if member.state == MemberState::NotLinked
+                && self.said.is_news(&(&snapshot.service, cluster))
+            {
+                warn!(
+                    service = %snapshot.service,
+                    %cluster,
+                    "service names a cluster that is not linked"
+                );
+            }
+        }
+    }
+
     /// Publishes what is known of a Service; true if it says something else of itself now.
     fn publish_service(&mut self, service: &ServiceName) -> bool {
         let snapshot = self.index.snapshot(service);
+        self.note_unlinked_members(&snapshot);
         let known = self.catalog.shared().services.read().get(service).cloned();
         match known {
             Some(channel) => {
@@ -200,6 +278,7 @@ impl Indexer {
 
     fn publish_clusters(&self) {
         let clusters = self.index.clusters();
+        log_synced(&self.catalog.clusters(), &clusters);
         for cluster in &clusters {
             let gate = gate(&cluster.name);
             if cluster.role == ClusterRole::Home {
@@ -235,7 +314,11 @@ impl IndexMetrics {
             published: Counter::default(),
             batch_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 9)),
             lag_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 9)),
+            clashes: Family::default(),
         };
+        for clash in Clash::ALL {
+            metrics.clashes(clash).set(0);
+        }
         registry.register(
             "changes",
             "Changes applied to the index",
@@ -258,7 +341,34 @@ impl IndexMetrics {
             Unit::Seconds,
             metrics.lag_seconds.clone(),
         );
+        registry.register(
+            "address_clashes",
+            "Addresses that several claim who should not, by who they are",
+            metrics.clashes.clone(),
+        );
         metrics
+    }
+
+    fn clashes(&self, clash: Clash) -> Gauge {
+        let between = clash.as_str();
+        self.clashes.get_or_create_owned(&Between { between })
+    }
+}
+
+/// Logs the clusters that count from now on.
+fn log_synced(before: &[ClusterSummary], now: &[ClusterSummary]) {
+    for cluster in now {
+        let was_synced = before
+            .iter()
+            .any(|known| known.name == cluster.name && known.state == ClusterState::Synced);
+        if cluster.state == ClusterState::Synced && !was_synced {
+            info!(
+                cluster = %cluster.name,
+                services = cluster.services,
+                endpoints = cluster.endpoints,
+                "cluster synced"
+            );
+        }
     }
 }
 

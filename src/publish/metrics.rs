@@ -7,11 +7,22 @@ use prometheus_client::registry::Unit;
 
 use super::catalog::Catalog;
 use super::status::Connection;
-use crate::index::ClusterState;
+use super::tables::Sort;
+use crate::index::{ClusterState, Held, Kind};
+use crate::model::ClusterRole;
 
 /// Describes the clusters at each scrape; the number of series follows the number of clusters.
 #[derive(Debug)]
 pub struct ClusterCollector(Catalog);
+
+/// What Linkerd's destination controller says of its caches and its watchers, under the names it has there.
+///
+/// No label names a Service or a client, as some do there: a sum over all of them is what is left.
+#[derive(Debug)]
+pub struct LinkerdCollector(Catalog);
+
+/// What the home cluster is called there.
+const LOCAL: &str = "local";
 
 /// Name, help, unit, and the value of each cluster.
 type ClusterGauge<'a> = (&'a str, &'a str, Option<Unit>, Vec<(String, f64)>);
@@ -39,7 +50,7 @@ impl Collector for ClusterCollector {
                 .collect()
         };
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let gauges: [ClusterGauge<'_>; 5] = [
+        let gauges: [ClusterGauge<'_>; 6] = [
             (
                 "cluster_services",
                 "Services known of each cluster",
@@ -51,6 +62,12 @@ impl Collector for ClusterCollector {
                 "Addresses that each cluster's EndpointSlices list",
                 None,
                 summarised(|summary| summary.endpoints as f64),
+            ),
+            (
+                "cluster_endpoints_without_pods",
+                "Addresses that are served without identity, since the cluster's Pods may not be read",
+                None,
+                summarised(|summary| summary.counts.unreadable() as f64),
             ),
             (
                 "cluster_synced",
@@ -84,6 +101,22 @@ impl Collector for ClusterCollector {
             let metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
             PerCluster(values).encode(metric)?;
         }
+        let mut metric = encoder.encode_descriptor(
+            "cluster_endpoints_held",
+            "Addresses that are not served though EndpointSlices list them, by what keeps them back",
+            None,
+            MetricType::Gauge,
+        )?;
+        for summary in summaries.iter() {
+            for reason in Held::ALL {
+                let labels = [
+                    ("cluster", summary.name.as_str()),
+                    ("reason", reason.as_str()),
+                ];
+                let held = summary.counts.held(reason) as u64;
+                metric.encode_family(&labels)?.encode_gauge(&held)?;
+            }
+        }
         let views = i64::try_from(self.0.view_count()).unwrap_or(i64::MAX);
         let mut metric = encoder.encode_descriptor(
             "views",
@@ -108,6 +141,88 @@ impl Collector for ClusterCollector {
             MetricType::Gauge,
         )?;
         metric.encode_gauge(&services)
+    }
+}
+
+// === impl LinkerdCollector ===
+
+impl LinkerdCollector {
+    /// A collector that reads a catalog.
+    pub fn new(catalog: Catalog) -> Self {
+        Self(catalog)
+    }
+}
+
+impl Collector for LinkerdCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let clusters = self.0.clusters();
+        let linked = clusters
+            .iter()
+            .filter(|cluster| cluster.role == ClusterRole::Linked)
+            .count();
+        let topics = &self.0.shared().tables.topics;
+        let gauges = [
+            ("cluster_store_size", "Linked clusters", linked),
+            (
+                "service_subscribers",
+                "Profile streams that follow a Service, once for each that they follow",
+                topics.reader_count(Sort::Service),
+            ),
+            (
+                "workload_subscribers",
+                "Profile streams that follow an address",
+                topics.reader_count(Sort::Address),
+            ),
+            (
+                "profile_subscribers",
+                "Profile streams that follow a ServiceProfile, once for each that they follow",
+                topics.reader_count(Sort::Profile),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Gauge)?
+                .encode_gauge(&(value as u64))?;
+        }
+        for kind in Kind::ALL {
+            let name = format!("{}_cache_size", cache_name(kind));
+            let mut metric = encoder.encode_descriptor(
+                &name,
+                "Objects of this kind that are kept of each cluster",
+                None,
+                MetricType::Gauge,
+            )?;
+            for cluster in clusters.iter() {
+                // What is not watched is not known to be nought.
+                let Some(objects) = cluster.counts.objects(kind) else {
+                    continue;
+                };
+                let name = match cluster.role {
+                    ClusterRole::Home => LOCAL,
+                    ClusterRole::Linked => cluster.name.as_str(),
+                };
+                metric
+                    .encode_family(&[("cluster", name)])?
+                    .encode_gauge(&(objects as u64))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a kind's cache is called there.
+fn cache_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Service => "service",
+        Kind::EndpointSlice => "endpointslices",
+        Kind::Endpoints => "endpoints",
+        Kind::Pod => "pod",
+        Kind::Node => "node",
+        Kind::ReplicaSet => "replicaset",
+        Kind::Job => "job",
+        Kind::ExternalWorkload => "externalworkload",
+        Kind::Server => "server",
+        Kind::ServiceProfile => "serviceprofile",
     }
 }
 

@@ -44,9 +44,24 @@ pub(super) enum Topic {
     Profile(ProfileName),
 }
 
+/// The sorts of topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Service,
+    Address,
+    Profile,
+}
+
 /// The topics that somebody follows.
 #[derive(Debug, Default)]
-pub(super) struct Topics(Mutex<HashMap<Topic, watch::Sender<()>>>);
+pub(super) struct Topics(Mutex<Following>);
+
+#[derive(Debug, Default)]
+struct Following {
+    by_topic: HashMap<Topic, watch::Sender<()>>,
+    /// Readers of the topics of each sort.
+    readers: [usize; 3],
+}
 
 // === impl Table ===
 
@@ -74,20 +89,37 @@ impl<K, V: ?Sized> Default for Table<K, V> {
     }
 }
 
+// === impl Topic ===
+
+impl Topic {
+    fn sort(&self) -> Sort {
+        match self {
+            Self::Service(_) => Sort::Service,
+            Self::Address(_) => Sort::Address,
+            Self::Profile(_) => Sort::Profile,
+        }
+    }
+}
+
 // === impl Topics ===
 
 impl Topics {
+    /// Every call has to be matched by one of [`Self::leave`].
     pub(super) fn follow(&self, topic: &Topic) -> watch::Receiver<()> {
-        let mut topics = self.0.lock();
+        let mut following = self.0.lock();
+        following.readers[topic.sort() as usize] += 1;
+        let topics = &mut following.by_topic;
         match topics.get(topic) {
             Some(news) => news.subscribe(),
             None => topics.entry(topic.clone()).or_default().subscribe(),
         }
     }
 
-    /// Drops a topic unless somebody follows it.
+    /// A reader has let go of a topic: drops it unless somebody else follows it.
     pub(super) fn leave(&self, topic: &Topic) {
-        let mut topics = self.0.lock();
+        let mut following = self.0.lock();
+        following.readers[topic.sort() as usize] -= 1;
+        let topics = &mut following.by_topic;
         if topics
             .get(topic)
             .is_some_and(|news| news.receiver_count() == 0)
@@ -105,14 +137,19 @@ impl Topics {
         if news.is_empty() {
             return;
         }
-        let topics = self.0.lock();
+        let topics = &self.0.lock().by_topic;
         for followed in news.iter().filter_map(|topic| topics.get(topic)) {
             followed.send_replace(());
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().by_topic.len()
+    }
+
+    /// Number of readers of all topics of a sort.
+    pub(super) fn reader_count(&self, sort: Sort) -> usize {
+        self.0.lock().readers[sort as usize]
     }
 }
 
@@ -133,6 +170,6 @@ mod tests {
         drop(crowd);
         (0..10_000).for_each(|number| topics.leave(&topic(number)));
         assert_eq!(topics.len(), 0);
-        assert!(topics.0.lock().capacity() <= 2 * ROOM_MIN);
+        assert!(topics.0.lock().by_topic.capacity() <= 2 * ROOM_MIN);
     }
 }

@@ -4,11 +4,14 @@ use bytes::Bytes;
 use prometheus_client::registry::Registry;
 
 use super::indexer::IndexMetrics;
-use super::{Catalog, Indexer, StatusBoard, Subscription, ViewVersion};
+use super::{
+    Catalog, ClusterCollector, Indexer, LinkerdCollector, StatusBoard, Subscription, ViewVersion,
+};
 use crate::index::{Change, ClientLocality, Delta, SelectPolicy, View};
 use crate::readiness::Readiness;
 use crate::testing::{
-    ServiceBuilder, cluster, describe, describe_endpoint, home, node_in, pod, service, slice,
+    ServiceBuilder, cluster, describe, describe_endpoint, external_workload, home, node_in, pod,
+    service, slice,
 };
 
 /// The writer and what it publishes to.
@@ -16,22 +19,26 @@ struct Bridge {
     indexer: Indexer,
     catalog: Catalog,
     readiness: Readiness,
+    registry: Registry,
 }
 
 impl Bridge {
     fn new() -> Self {
-        let readiness = Readiness::default();
+        let (readiness, mut registry) = (Readiness::default(), Registry::default());
         let (indexer, catalog) = Indexer::new(
             crate::testing::HOME.into(),
             SelectPolicy::default(),
             StatusBoard::default(),
             readiness.clone(),
-            IndexMetrics::register(&mut Registry::default()),
+            IndexMetrics::register(&mut registry),
         );
+        registry.register_collector(Box::new(ClusterCollector::new(catalog.clone())));
+        registry.register_collector(Box::new(LinkerdCollector::new(catalog.clone())));
         Self {
             indexer,
             catalog,
             readiness,
+            registry,
         }
     }
 
@@ -50,6 +57,18 @@ impl Bridge {
     /// One batch.
     fn say(&mut self, changes: impl IntoIterator<Item = Change>) {
         self.indexer.say(changes);
+    }
+
+    /// The series of a metric that are not nought, without the name.
+    fn metric(&self, name: &str) -> Vec<String> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text.lines()
+            .filter_map(|line| line.strip_prefix(name))
+            .filter(|rest| rest.starts_with(['{', ' ']))
+            .filter(|rest| !rest.ends_with(" 0") && !rest.ends_with(" 0.0"))
+            .map(str::to_owned)
+            .collect()
     }
 
     fn subscribe(&self, service: &ServiceBuilder) -> Option<Subscription> {
@@ -255,4 +274,69 @@ fn sizes_are_published_without_waking_anybody() {
     assert!(!clusters.has_changed().unwrap());
     bridge.say([cluster("east").linked()]);
     assert!(clusters.has_changed().unwrap());
+}
+
+#[test]
+fn clashes_are_counted_while_they_are_there() {
+    let mut bridge = Bridge::with_web();
+    let workload = || external_workload("shop/vm").ip("10.0.0.9").port(80, "http");
+    assert!(bridge.metric("address_clashes").is_empty());
+    bridge.say([
+        home().apply(pod("shop/p").ip("10.0.0.9")),
+        home().apply(workload()),
+    ]);
+    let one = "{between=\"pod_and_external_workload\"} 1";
+    assert_eq!(bridge.metric("address_clashes"), [one]);
+    // Other changes of the same address do not count it again.
+    bridge.say([home().apply(workload().port(81, "https"))]);
+    assert_eq!(bridge.metric("address_clashes"), [one]);
+    bridge.say([home().delete(workload())]);
+    assert!(bridge.metric("address_clashes").is_empty());
+}
+
+#[test]
+fn caches_have_the_names_of_linkerds_and_go_with_their_cluster() {
+    let mut bridge = Bridge::with_web();
+    let east = cluster("east");
+    assert!(bridge.metric("cluster_store_size").is_empty());
+    bridge.say([east.linked()]);
+    bridge.say(east.begins_with([pod("shop/p").object(), pod("shop/q").object()]));
+    assert_eq!(bridge.metric("cluster_store_size"), [" 1"]);
+    assert_eq!(
+        bridge.metric("service_cache_size"),
+        ["{cluster=\"local\"} 2"]
+    );
+    assert_eq!(bridge.metric("node_cache_size"), ["{cluster=\"local\"} 1"]);
+    assert_eq!(bridge.metric("pod_cache_size"), ["{cluster=\"east\"} 2"]);
+    bridge.say([east.unlinked()]);
+    assert!(bridge.metric("pod_cache_size").is_empty());
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &bridge.registry).unwrap();
+    assert!(!text.contains("east"), "{text}");
+}
+
+#[test]
+fn readers_are_counted_for_as_long_as_they_follow() {
+    let bridge = Bridge::with_web();
+    let followers = || {
+        let names = [
+            "service_subscribers",
+            "workload_subscribers",
+            "profile_subscribers",
+        ];
+        names.map(|name| bridge.metric(name).concat())
+    };
+    let (mut one, mut two) = (bridge.catalog.reader(), bridge.catalog.reader());
+    let (ip, name) = ("10.0.0.1".parse().unwrap(), web().name());
+    for reader in [&mut one, &mut two] {
+        reader.look(|look| {
+            look.service(&name);
+            look.address(ip);
+        });
+    }
+    assert_eq!(followers(), [" 2", " 2", ""]);
+    one.look(|look| look.address(ip));
+    assert_eq!(followers(), [" 1", " 2", ""]);
+    drop((one, two));
+    assert_eq!(followers(), ["", "", ""]);
 }

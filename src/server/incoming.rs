@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::Stream;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, info, warn};
@@ -18,12 +17,6 @@ use super::greeted::Greeted;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take to begin speaking HTTP/2.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What the gRPC listener counts.
-#[derive(Clone, Debug, Default)]
-pub struct Metrics {
-    accept_errors: Counter,
-}
 
 /// Lets the process have as many open files as it may have; each connection is one.
 pub fn raise_open_files() {
@@ -36,19 +29,19 @@ pub fn raise_open_files() {
 /// The connections that `listener` accepts, for ever.
 pub(super) fn incoming(
     listener: TcpListener,
-    metrics: Metrics,
+    accept_errors: Counter,
 ) -> impl Stream<Item = io::Result<Greeted<OwnedSemaphorePermit>>> {
     let max = connections_max();
     let incoming = Incoming {
         listener,
-        metrics,
+        accept_errors,
         max,
         permits: Arc::new(Semaphore::new(max)),
         full: false,
     };
     futures::stream::unfold(incoming, |mut incoming| async {
         let permit = incoming.permit().await?;
-        let stream = accepted(|| incoming.listener.accept(), &incoming.metrics).await;
+        let stream = accepted(|| incoming.listener.accept(), &incoming.accept_errors).await;
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "TCP_NODELAY not set");
         }
@@ -59,7 +52,7 @@ pub(super) fn incoming(
 
 struct Incoming {
     listener: TcpListener,
-    metrics: Metrics,
+    accept_errors: Counter,
     max: usize,
     permits: Arc<Semaphore>,
     /// Whether it has been said that there are as many connections as there may be.
@@ -75,7 +68,7 @@ fn connections_max() -> usize {
 }
 
 /// The next connection, however often it takes.
-async fn accepted<F>(accept: impl Fn() -> F, metrics: &Metrics) -> TcpStream
+async fn accepted<F>(accept: impl Fn() -> F, errors: &Counter) -> TcpStream
 where
     F: Future<Output = io::Result<(TcpStream, SocketAddr)>>,
 {
@@ -83,7 +76,7 @@ where
         match accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                metrics.accept_errors.inc();
+                errors.inc();
                 let client_left = matches!(
                     error.kind(),
                     ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
@@ -119,21 +112,6 @@ impl Incoming {
     }
 }
 
-// === impl Metrics ===
-
-impl Metrics {
-    /// Registers the counters.
-    pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "accept_errors",
-            "Times that a gRPC connection could not be accepted",
-            metrics.accept_errors.clone(),
-        );
-        metrics
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -147,7 +125,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap())
             .await
             .unwrap();
-        let metrics = Metrics::default();
+        let errors = Counter::default();
         let asked = AtomicU32::new(0);
         let accept = || async {
             match asked.fetch_add(1, Ordering::Relaxed) {
@@ -156,8 +134,8 @@ mod tests {
                 _ => listener.accept().await,
             }
         };
-        let stream = accepted(accept, &metrics).await;
+        let stream = accepted(accept, &errors).await;
         assert_eq!(stream.peer_addr().unwrap(), client.local_addr().unwrap());
-        assert_eq!(metrics.accept_errors.get(), 2);
+        assert_eq!(errors.get(), 2);
     }
 }

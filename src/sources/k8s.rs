@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use self::clusters::ClusterStore;
 use self::connect::{Access, Origin};
@@ -109,13 +110,14 @@ impl KubernetesSource {
             ),
             None => (Origin::InCluster, "service account of this Pod".to_owned()),
         };
-        let access = Arc::new(Access::new(origin));
+        let access = Arc::new(Access::new(origin, shared.metrics.requests.clone()));
         let facts = Arc::new(ClusterFacts {
             name: config.home.clone(),
             role: ClusterRole::Home,
             trust_domain: config.trust_domain.clone(),
             endpoint_kind: config.endpoint_kind,
         });
+        info!(cluster = %config.home, origin = %described, "waiting for the home cluster to be read");
         let id = shared.next_session();
         shared
             .board

@@ -5,9 +5,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tracing::debug;
+use tracing::{debug, trace};
 
 use super::client::Client;
+use super::token::TokenFlaw;
 
 /// Counters of the destination API.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +16,7 @@ pub struct Metrics {
     pub(super) get: MethodMetrics,
     pub(super) get_profile: MethodMetrics,
     bad_tokens: Counter,
+    legacy_tokens: Counter,
 }
 
 /// Counters of one method.
@@ -41,28 +43,51 @@ pub(super) struct OpenStream {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Registers the counters.
-    pub fn register(registry: &mut Registry) -> Self {
+    /// Registers the counters: those that have the names of Linkerd's controller in a registry of their own.
+    pub fn register(registry: &mut Registry, linkerd: &mut Registry) -> Self {
         let metrics = Self {
             get: MethodMetrics::register(registry, "get", "Get"),
             get_profile: MethodMetrics::register(registry, "get_profile", "GetProfile"),
             bad_tokens: Counter::default(),
+            legacy_tokens: Counter::default(),
         };
         registry.register(
             "bad_context_tokens",
             "Context tokens that could not be read, or not all of them",
             metrics.bad_tokens.clone(),
         );
+        registry.register(
+            "legacy_context_tokens",
+            "Context tokens in the old form ns:NAMESPACE, which says nothing of a node",
+            metrics.legacy_tokens.clone(),
+        );
+        linkerd.register(
+            "endpoints_subscribers",
+            "Get streams open now",
+            metrics.get.open.clone(),
+        );
         metrics
     }
 
-    pub(super) fn bad_token(&self) {
-        self.bad_tokens.inc();
+    pub(super) fn token(&self, flaw: TokenFlaw) {
+        match flaw {
+            TokenFlaw::Unreadable => self.bad_tokens.inc(),
+            TokenFlaw::Legacy => self.legacy_tokens.inc(),
+        };
     }
 
     /// Number of open streams.
     pub(super) fn open_count(&self) -> i64 {
         self.get.open.get() + self.get_profile.open.get()
+    }
+}
+
+#[cfg(test)]
+impl Metrics {
+    /// Counts something of everything, so that all of it is shown.
+    pub(crate) fn touch(&self) {
+        self.get.answered(tonic::Code::Ok);
+        self.get_profile.answered(tonic::Code::Ok);
     }
 }
 
@@ -116,6 +141,12 @@ impl OpenStream {
     pub(super) fn sent(&self, bytes: usize) {
         self.metrics.messages.inc();
         self.metrics.bytes.inc_by(bytes as u64);
+        trace!(
+            client = &*self.client.name,
+            authority = &*self.client.authority,
+            bytes,
+            "message sent"
+        );
     }
 
     /// Whose it is.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
@@ -22,14 +23,20 @@ use super::dispatch::Refusal;
 use super::metrics::{MethodMetrics, Metrics};
 use super::profile::{self, Asked, NoProfile, Profiles};
 use super::stream::{self, Ending, NotOpened};
-use super::token::{ContextToken, TokenError};
+use super::token::{ContextToken, TokenFlaw};
 use super::translate::{PREFIX_LEN, Translation};
 use crate::model::{Authority, Host, Namespace, NodeName};
 use crate::proto::destination::GetDestination;
-use crate::publish::Catalog;
+use crate::publish::{Catalog, SaidOnce};
 
 /// Longest authority and token that are looked at.
 const TEXT_LEN_MAX: usize = 4096;
+
+/// What a context token looks like.
+const TOKEN: &str = r#"{"ns":"NAMESPACE","nodeName":"NODE","pod":"POD"}"#;
+
+/// Different warnings about clients that are logged; more are only counted.
+const WARNINGS_MAX: usize = 200;
 
 /// Settings of the destination API.
 #[derive(Clone, Debug)]
@@ -57,6 +64,7 @@ struct Inner {
     translation: Arc<Translation>,
     profiles: Profiles,
     metrics: Metrics,
+    said: Mutex<SaidOnce>,
     shutdown: CancellationToken,
 }
 
@@ -84,6 +92,7 @@ impl Destination {
             translation,
             profiles,
             metrics,
+            said: Mutex::new(SaidOnce::up_to(WARNINGS_MAX)),
             shutdown,
         }))
     }
@@ -128,7 +137,7 @@ impl Destination {
         &self,
         method: Method,
         get: &GetDestination,
-        (token, bad_token): (ContextToken, Option<TokenError>),
+        (token, flaw): (ContextToken, Option<TokenFlaw>),
         client: Client,
     ) -> Result<Frames, Status> {
         let Inner {
@@ -147,20 +156,56 @@ impl Destination {
             )));
         }
         let authority = self.parse(method, get)?;
-        if let Some(error) = bad_token {
-            metrics.bad_token();
-            warn!(
-                client = &*client.name,
-                authority = &*client.authority,
-                %error,
-                "context token ignored"
-            );
+        if let Some(flaw) = flaw {
+            metrics.token(flaw);
+            self.complain(flaw, &token, &client);
         }
         match method {
             Method::Get => self.get(authority, token, client).await,
             Method::GetProfile => {
                 let fqn = host_of(&get.path);
                 self.get_profile(authority, fqn, token, client).await
+            }
+        }
+    }
+
+    /// Logs what is wrong with a client's token: as a warning once for each Pod, not once for each of its streams.
+    fn complain(&self, flaw: TokenFlaw, token: &ContextToken, client: &Client) {
+        let news = (flaw, &token.namespace, &token.pod);
+        let is_news = self.0.said.lock().is_news(&news);
+        let (name, authority) = (&*client.name, &*client.authority);
+        match (flaw, is_news) {
+            (TokenFlaw::Unreadable, true) => {
+                warn!(
+                    client = name,
+                    authority,
+                    expected = TOKEN,
+                    "context token ignored"
+                );
+            }
+            (TokenFlaw::Unreadable, false) => {
+                debug!(
+                    client = name,
+                    authority,
+                    expected = TOKEN,
+                    "context token ignored"
+                );
+            }
+            (TokenFlaw::Legacy, true) => {
+                warn!(
+                    client = name,
+                    authority,
+                    expected = TOKEN,
+                    "legacy context token"
+                );
+            }
+            (TokenFlaw::Legacy, false) => {
+                debug!(
+                    client = name,
+                    authority,
+                    expected = TOKEN,
+                    "legacy context token"
+                );
             }
         }
     }
@@ -182,6 +227,16 @@ impl Destination {
             port: authority.port,
             node: node.map(NodeName::from),
         };
+        if let Some(node) = &request.node
+            && inner.catalog.zone_of(node).is_none()
+        {
+            debug!(
+                client = &*client.name,
+                authority = &*client.authority,
+                node = shortened(node.as_str()),
+                "zone of the client's node is not known"
+            );
+        }
         let grace = inner.settings.startup_grace;
         let opened = stream::open(request, &inner.catalog, grace, &inner.shutdown)
             .await
@@ -274,9 +329,9 @@ fn profile_status(error: &NoProfile) -> Status {
 }
 
 /// What a token says; one that is too long says nothing.
-fn read_token(text: &str) -> (ContextToken, Option<TokenError>) {
+fn read_token(text: &str) -> (ContextToken, Option<TokenFlaw>) {
     if text.len() > TEXT_LEN_MAX {
-        return (ContextToken::default(), Some(TokenError));
+        return (ContextToken::default(), Some(TokenFlaw::Unreadable));
     }
     ContextToken::parse(text)
 }

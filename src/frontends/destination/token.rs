@@ -15,33 +15,40 @@ pub struct ContextToken {
     pub pod: Option<String>,
 }
 
-/// A token that could not be read, or not all of it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a JSON object with \"ns\", \"nodeName\" and \"pod\"")]
-pub struct TokenError;
+/// What is wrong with a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenFlaw {
+    /// It is no JSON object with the texts `ns`, `nodeName` and `pod`, or not all of it could be read.
+    Unreadable,
+    /// It has the old form, which says nothing of a node.
+    Legacy,
+}
 
 // === impl ContextToken ===
 
 impl ContextToken {
     /// Reads a token: a JSON object, or the old form `ns:NAMESPACE`.
     ///
-    /// A token that cannot be read never refuses a request: what could be read of it comes with the error.
-    pub fn parse(text: &str) -> (Self, Option<TokenError>) {
+    /// A token that cannot be read never refuses a request: what could be read of it comes with the flaw.
+    pub fn parse(text: &str) -> (Self, Option<TokenFlaw>) {
         if text.is_empty() {
             return (Self::default(), None);
         }
         match serde_json::from_str::<Option<Fields>>(text) {
             Ok(None) => (Self::default(), None),
-            Ok(Some(fields)) => (fields.token, fields.ill_typed.then_some(TokenError)),
+            Ok(Some(fields)) => (
+                fields.token,
+                fields.ill_typed.then_some(TokenFlaw::Unreadable),
+            ),
             Err(_) => match text.split_once(':') {
                 Some(("ns", namespace)) if !namespace.contains(':') => {
                     let token = Self {
                         namespace: Some(namespace.to_owned()),
                         ..Self::default()
                     };
-                    (token, None)
+                    (token, Some(TokenFlaw::Legacy))
                 }
-                _ => (Self::default(), Some(TokenError)),
+                _ => (Self::default(), Some(TokenFlaw::Unreadable)),
             },
         }
     }
@@ -99,7 +106,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let (token, error) = ContextToken::parse(text);
+        let (token, flaw) = ContextToken::parse(text);
         let part = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
         let mut got = format!(
             "{} {} {}",
@@ -107,8 +114,10 @@ mod tests {
             part(token.node),
             part(token.pod)
         );
-        if error.is_some() {
-            got.push_str(" error");
+        match flaw {
+            Some(TokenFlaw::Unreadable) => got.push_str(" error"),
+            Some(TokenFlaw::Legacy) => got.push_str(" legacy"),
+            None => {}
         }
         assert_eq!(got, expected, "{text:?}");
     }
@@ -128,8 +137,8 @@ mod tests {
 
     #[test]
     fn the_old_form_names_a_namespace() {
-        check("ns:shop", "shop - -");
-        check("ns:", " - -");
+        check("ns:shop", "shop - - legacy");
+        check("ns:", " - - legacy");
         check("NS:shop", "- - - error");
         check("ns:a:b", "- - - error");
     }

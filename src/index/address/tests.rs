@@ -180,3 +180,68 @@ fn who_was_told_of_stays_while_nobody_takes_over() {
     check_after(&world, &one, "service shop/one");
     check_after(&world, &nobody, "-");
 }
+
+/// What clashes at [`IP`], given these objects of the home cluster, and who takes part.
+fn check_clashes(objects: impl IntoIterator<Item = Object>, expected: &[&str]) {
+    let mut world = World::default();
+    world.say(home().begins_with(objects));
+    let address = world.index.address(IP.parse().expect("an address"));
+    let described = |clash: Clash| {
+        let claimants = address.claimants(clash).join(", ");
+        format!("{}: {claimants}", clash.as_str())
+    };
+    let got: Vec<_> = address.clashes().into_iter().map(described).collect();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn an_external_workload_on_the_ip_of_a_pod_clashes_with_it() {
+    let workload = || {
+        external_workload("shop/vm")
+            .ip(IP)
+            .port(80, "http")
+            .object()
+    };
+    check_clashes([workload()], &[]);
+    check_clashes(
+        [pod("shop/web").ip(IP).object(), workload()],
+        &["pod_and_external_workload: Pod shop/web, ExternalWorkload shop/vm"],
+    );
+    // It does not have to list a port that the Pod has.
+    let other_port = external_workload("shop/vm")
+        .ip(IP)
+        .port(81, "http")
+        .object();
+    check(
+        [pod("shop/web").ip(IP).object(), other_port],
+        "shop/web@home",
+    );
+}
+
+#[test]
+fn a_pod_that_is_about_to_go_clashes_with_nobody() {
+    let going = pod("shop/old").ip(IP).terminating().object();
+    check_clashes([going, pod("shop/new").ip(IP).object()], &[]);
+}
+
+#[test]
+fn several_of_one_sort_clash() {
+    check_clashes(
+        [
+            service("shop/a").cluster_ip(IP).object(),
+            service("shop/b").cluster_ip(IP).object(),
+            pod("shop/p").ip(IP).object(),
+            pod("shop/q").ip(IP).object(),
+        ],
+        &[
+            "services: Service shop/a, Service shop/b",
+            "pods: Pod shop/p, Pod shop/q",
+        ],
+    );
+    let workload = |name, port| external_workload(name).ip(IP).port(port, "http").object();
+    check_clashes([workload("shop/a", 80), workload("shop/b", 81)], &[]);
+    check_clashes(
+        [workload("shop/a", 80), workload("shop/b", 80)],
+        &["external_workloads: ExternalWorkload shop/a, ExternalWorkload shop/b"],
+    );
+}

@@ -1,8 +1,8 @@
-use crate::index::{Joined, Kind, Object, ObjectName};
+use crate::index::{Held, Joined, Kind, Object, ObjectName};
 use crate::model::{ServiceName, SliceName};
 use crate::testing::{
-    SliceBuilder, World, cluster, describe, external_workload, home, job, pod, replica_set, server,
-    service, slice,
+    SliceBuilder, World, cluster, describe, external_workload, home, job, node, pod, replica_set,
+    server, service, slice,
 };
 
 /// A home cluster with Services `shop/web` and `shop/api`, and one slice.
@@ -201,7 +201,7 @@ fn one_service_of_many_is_touched_alone() {
     assert_eq!(world.touched.services.len(), 1000);
     world.say([home().apply(pod("shop/pod-7"))]);
     check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "shop/svc-7");
-    assert!(!world.touched.clusters && !world.touched.nodes && !world.touched.sizes);
+    assert!(!world.touched.clusters && !world.touched.nodes);
     world.say([cluster("east").linked(), cluster("east").unlinked()]);
     check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "");
 }
@@ -453,4 +453,63 @@ fn a_cluster_of_endpoints_objects_waits_for_them_and_not_for_slices() {
     assert_eq!(world.index.clusters()[0].pending, [Kind::Endpoints]);
     world.say([home.resync(Kind::Endpoints, [])]);
     assert_eq!(world.index.clusters()[0].pending, []);
+}
+
+#[test]
+fn what_is_wrong_with_endpoints_is_counted_while_it_is() {
+    let counts = |world: &World| world.index.clusters()[0].counts;
+    let held = |world: &World| Held::ALL.map(|reason| counts(world).held(reason));
+    let listed = slice("s")
+        .endpoint("10.0.0.1")
+        .pod("shop/p")
+        .endpoint("10.0.0.2")
+        .pod("shop/q");
+    let mut world = world(listed);
+    assert_eq!(held(&world), [2, 0, 0, 0]);
+    world.say([home().apply(pod("shop/p").ip("10.0.0.1"))]);
+    assert!(world.touched.sizes);
+    assert_eq!(held(&world), [1, 0, 0, 0]);
+    world.say([home().apply(pod("shop/q").ip("10.0.0.2").finished())]);
+    assert_eq!(held(&world), [0, 1, 0, 0]);
+    world.say([home().delete(pod("shop/p")), home().unreadable(Kind::Pod)]);
+    assert_eq!(
+        (held(&world), counts(&world).unreadable()),
+        ([0, 1, 0, 0], 1)
+    );
+    world.say([home().resync(Kind::EndpointSlice, [])]);
+    assert_eq!((held(&world), counts(&world).unreadable()), ([0; 4], 0));
+}
+
+#[test]
+fn objects_are_counted_by_kind() {
+    let mut world = World::default();
+    let counts = |world: &World| {
+        let counts = world.index.clusters()[0].counts;
+        Kind::ALL.map(|kind| counts.objects(kind).unwrap_or(0))
+    };
+    world.say(home().begins_with([
+        service("shop/web").object(),
+        slice("s").object(),
+        slice("t").object(),
+        pod("shop/p").object(),
+        pod("other/p").object(),
+        node("n"),
+        replica_set("shop/r", None),
+        job("shop/j", Some(("CronJob", "c"))),
+        job("shop/k", None),
+    ]));
+    assert_eq!(counts(&world), [1, 2, 0, 2, 1, 1, 2, 0, 0, 0]);
+    // Said again, nothing is counted twice.
+    world.say([
+        home().apply(pod("shop/p").ip("10.0.0.1")),
+        home().apply(job("shop/k", None)),
+    ]);
+    assert_eq!(counts(&world), [1, 2, 0, 2, 1, 1, 2, 0, 0, 0]);
+    world.say([
+        home().delete(pod("shop/p")),
+        home().delete(pod("shop/p")),
+        home().delete(job("shop/j", None)),
+        home().resync(Kind::ReplicaSet, []),
+    ]);
+    assert_eq!(counts(&world), [1, 2, 0, 1, 1, 0, 1, 0, 0, 0]);
 }

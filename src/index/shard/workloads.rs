@@ -23,6 +23,8 @@ pub(super) struct Workloads {
     external: Namespaced<Arc<ExternalWorkload>>,
     servers: Namespaced<(Text, ServerFacts)>,
     owners: HashMap<OwnerName, Option<Arc<Owner>>>,
+    /// How many of the owners are Jobs.
+    job_count: usize,
     /// Names of Pods, which are of their owner's namespace.
     pods_by_owner: HashMap<OwnerName, HashSet<Text>>,
 }
@@ -36,7 +38,10 @@ pub(super) enum WorkloadName {
 
 /// Objects by namespace and name, so that one namespace can be looked through without the others.
 #[derive(Debug)]
-struct Namespaced<T>(HashMap<Namespace, HashSet<ByName<T>>>);
+struct Namespaced<T> {
+    by_namespace: HashMap<Namespace, HashSet<ByName<T>>>,
+    len: usize,
+}
 
 /// An object that is told from others by its name alone.
 #[derive(Debug)]
@@ -105,6 +110,22 @@ impl Workloads {
             | Kind::Endpoints
             | Kind::Node
             | Kind::ServiceProfile => Vec::new(),
+        }
+    }
+
+    /// Number of objects of a kind; none for kinds that are kept elsewhere.
+    pub(super) fn count(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Pod => self.pods.len,
+            Kind::ExternalWorkload => self.external.len,
+            Kind::Server => self.servers.len,
+            Kind::ReplicaSet => self.owners.len() - self.job_count,
+            Kind::Job => self.job_count,
+            Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Endpoints
+            | Kind::Node
+            | Kind::ServiceProfile => 0,
         }
     }
 
@@ -177,16 +198,22 @@ impl Workloads {
         if self.owners.get(name) == Some(&of_owner) {
             return Vec::new();
         }
-        self.owners.insert(name.clone(), of_owner);
+        let before = self.owners.insert(name.clone(), of_owner);
+        if before.is_none() && name.kind == OwnerKind::Job {
+            self.job_count += 1;
+        }
         self.rename_owned(name)
     }
 
     /// Takes in that a ReplicaSet or Job is gone.
     pub(super) fn remove_owner(&mut self, name: &OwnerName) -> Vec<WorkloadName> {
-        match self.owners.remove(name) {
-            Some(_) => self.rename_owned(name),
-            None => Vec::new(),
+        if self.owners.remove(name).is_none() {
+            return Vec::new();
         }
+        if name.kind == OwnerKind::Job {
+            self.job_count -= 1;
+        }
+        self.rename_owned(name)
     }
 
     /// Looks up again who owns the Pods of a ReplicaSet or Job.
@@ -308,38 +335,44 @@ impl From<&WorkloadName> for Claim {
 
 impl<T> Default for Namespaced<T> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self {
+            by_namespace: HashMap::new(),
+            len: 0,
+        }
     }
 }
 
 impl<T: Named> Namespaced<T> {
     fn get(&self, namespace: &Namespace, name: &Text) -> Option<&T> {
-        let object = self.0.get(namespace)?.get(name.as_str())?;
+        let object = self.by_namespace.get(namespace)?.get(name.as_str())?;
         Some(&object.0)
     }
 
     /// Puts an object in its place, or none there; returns what was there.
     fn set(&mut self, namespace: &Namespace, name: &Text, object: Option<T>) -> Option<T> {
         if let Some(object) = object {
-            let objects = self.0.entry(namespace.clone()).or_default();
-            return objects.replace(ByName(object)).map(|old| old.0);
+            let objects = self.by_namespace.entry(namespace.clone()).or_default();
+            let old = objects.replace(ByName(object));
+            self.len += usize::from(old.is_none());
+            return old.map(|old| old.0);
         }
-        let objects = self.0.get_mut(namespace)?;
+        let objects = self.by_namespace.get_mut(namespace)?;
         let old = objects.take(name.as_str());
         if objects.is_empty() {
-            self.0.remove(namespace);
+            self.by_namespace.remove(namespace);
         }
+        self.len -= usize::from(old.is_some());
         old.map(|old| old.0)
     }
 
     /// The objects of a namespace, in no particular order.
     fn of(&self, namespace: &Namespace) -> impl Iterator<Item = &T> {
-        let objects = self.0.get(namespace).into_iter().flatten();
+        let objects = self.by_namespace.get(namespace).into_iter().flatten();
         objects.map(|object| &object.0)
     }
 
     fn names<N>(&self, name: impl Fn(Namespace, Text) -> N) -> Vec<N> {
-        let all = self.0.iter().flat_map(|(namespace, objects)| {
+        let all = self.by_namespace.iter().flat_map(|(namespace, objects)| {
             objects
                 .iter()
                 .map(|object| name(namespace.clone(), object.0.name().clone()))

@@ -226,6 +226,7 @@ impl Tree {
                 cluster.facts = facts;
             } else {
                 self.add(facts);
+                info!(cluster = %name, "cluster linked");
                 changes.push(Change::Linked { cluster: name });
             }
         }

@@ -290,6 +290,10 @@ impl ClusterStore {
             let change = Change::Linked {
                 cluster: cluster.clone(),
             };
+            // What is wrong with a Secret that cannot be used is said below.
+            let secret = definition.as_ref().ok();
+            let secret = secret.map(|definition| definition.secret.as_str());
+            info!(%cluster, secret, "cluster linked");
             self.shared.changes.send(change).await?;
             self.running.insert(cluster.clone(), Running::default());
         }
@@ -394,7 +398,10 @@ impl ClusterStore {
             endpoint_kind: self.config.endpoint_kind,
         });
         let config = definition.credentials.config().clone();
-        let access = Arc::new(Access::new(Origin::Fixed(Box::new(config))));
+        let access = Arc::new(Access::new(
+            Origin::Fixed(Box::new(config)),
+            self.shared.metrics.requests.clone(),
+        ));
         let board = self.shared.board.clone();
         let health = Arc::new(Health::new(&facts, board, voice));
         let opened = Change::Opened {

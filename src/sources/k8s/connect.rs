@@ -21,6 +21,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use tracing::warn;
 
 use super::failure::{Failure, FailureClass};
+use crate::sources::metrics::RequestMetrics;
 
 /// Short enough that an API server is noticed within seconds of its return, after attempts that nobody answered.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -35,6 +36,7 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Access {
     origin: Origin,
+    pub(super) requests: RequestMetrics,
     current: Mutex<Option<Current>>,
     /// Whether it has been said that the server's certificate is not checked.
     warned: AtomicBool,
@@ -74,9 +76,10 @@ enum ConnectError {
 // === impl Access ===
 
 impl Access {
-    pub(super) fn new(origin: Origin) -> Self {
+    pub(super) fn new(origin: Origin, requests: RequestMetrics) -> Self {
         Self {
             origin,
+            requests,
             current: Mutex::new(None),
             warned: AtomicBool::new(false),
         }
@@ -266,7 +269,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_kubeconfig_is_named() {
-        let access = Access::new(Origin::Kubeconfig("/nonexistent/config".into()));
+        let access = Access::new(
+            Origin::Kubeconfig("/nonexistent/config".into()),
+            RequestMetrics::default(),
+        );
         let failure = access.client().await.err().expect("a failure");
         assert_eq!(failure.class, FailureClass::Unusable);
         assert!(

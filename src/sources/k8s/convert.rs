@@ -99,6 +99,11 @@ pub enum Warning {
         "annotation multicluster.linkerd.io/remote-discovery has {0:?}, which is not SERVICE@CLUSTER, so it is left out"
     )]
     Member(String),
+    /// A Pod that is labelled as meshed, and whose proxy cannot be found in it.
+    #[error(
+        "the Pod is labelled linkerd.io/control-plane-ns, but has no linkerd-proxy container with readable listen addresses, so its endpoints are left out"
+    )]
+    Proxy,
     /// A part of a ServiceProfile.
     #[error("{part} {problem}")]
     ProfilePart {
@@ -190,6 +195,7 @@ impl Warning {
             Self::PortItem { .. } => "port_item",
             Self::Member(_) => "member",
             Self::Selector { .. } => "selector",
+            Self::Proxy => "proxy",
             Self::ProfilePart { .. } => "profile_part",
         }
     }

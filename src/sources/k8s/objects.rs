@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use k8s_openapi::jiff::Timestamp;
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// An object that has metadata.
@@ -41,6 +43,9 @@ pub struct Metadata {
     pub owner_references: Vec<OwnerReference>,
     /// When it was asked to go; present while it is going.
     pub deletion_timestamp: Option<String>,
+    /// When it was written last, to the second, as far as those who wrote it are known.
+    #[serde(rename = "managedFields", deserialize_with = "newest_time")]
+    pub written: Option<Timestamp>,
 }
 
 /// Labels of any kind of object: those that we use by name, and all of them, since Servers select by any.
@@ -611,6 +616,72 @@ impl fmt::Debug for SecretData {
     }
 }
 
+/// The newest time in `managedFields`, which say who wrote what and when. Nothing else of them is looked at.
+fn newest_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let newest = Option::<NewestTime>::deserialize(deserializer)?;
+    Ok(newest.and_then(|newest| newest.0))
+}
+
+struct NewestTime(Option<Timestamp>);
+
+impl<'de> Deserialize<'de> for NewestTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(NewestTimeVisitor)
+    }
+}
+
+struct NewestTimeVisitor;
+
+impl<'de> Visitor<'de> for NewestTimeVisitor {
+    type Value = NewestTime;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of managed fields")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<NewestTime, A::Error> {
+        let mut newest = None;
+        while let Some(entry) = entries.next_element::<ManagedFields>()? {
+            newest = newest.max(entry.time.0);
+        }
+        Ok(NewestTime(newest))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ManagedFields {
+    time: Time,
+}
+
+/// A time; none, if it cannot be read.
+#[derive(Default)]
+struct Time(Option<Timestamp>);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TimeVisitor)
+    }
+}
+
+struct TimeVisitor;
+
+impl Visitor<'_> for TimeVisitor {
+    type Value = Time;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Time, E> {
+        Ok(Time(text.parse().ok()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Time, E> {
+        Ok(Time(None))
+    }
+}
+
 /// Takes `null` for the default, as API servers write it for empty lists.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -618,4 +689,48 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(managed_fields: &str, expected: &str) {
+        let json = format!(r#"{{"name": "web", "managedFields": {managed_fields}}}"#);
+        let metadata: Metadata = serde_json::from_str(&json).expect("metadata");
+        let written = metadata.written.map(|written| written.to_string());
+        assert_eq!(
+            written.as_deref().unwrap_or("-"),
+            expected,
+            "{managed_fields}"
+        );
+        assert_eq!(metadata.name, "web");
+    }
+
+    #[test]
+    fn the_newest_writer_counts() {
+        check(
+            r#"[{"manager": "kubectl", "operation": "Apply", "time": "2026-01-02T03:04:05Z", "fieldsV1": {"f:spec": {"f:time": {}}}},
+                {"manager": "kubelet", "time": "2026-01-02T03:04:07Z", "subresource": "status"},
+                {"manager": "other", "time": "2025-12-31T23:59:59Z"}]"#,
+            "2026-01-02T03:04:07Z",
+        );
+        check(
+            r#"[{"time": "2026-01-02T05:04:05+02:00"}, {"time": "2026-01-02T03:04:04.5Z"}]"#,
+            "2026-01-02T03:04:05Z",
+        );
+    }
+
+    #[test]
+    fn an_unknown_time_is_none() {
+        for unknown in [
+            "null",
+            "[]",
+            "[{}]",
+            r#"[{"time": null}, {"time": "soon"}]"#,
+        ] {
+            check(unknown, "-");
+        }
+        assert_eq!(Metadata::default().written, None);
+    }
 }

@@ -1,7 +1,6 @@
 //! One session with one cluster: a watch for each kind, and what they say handed to the index.
 
-use std::collections::{BTreeSet, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use super::wire::Undecodable;
 use super::{Shared, watch as list_watch};
 use crate::index::{Change, Kind, ObjectChange};
 use crate::model::{ClusterFacts, SessionId};
-use crate::publish::IndexStopped;
+use crate::publish::{IndexStopped, SaidOnce};
 
 /// Different warnings that are logged in one session; more are only counted.
 const WARNINGS_MAX: usize = 200;
@@ -53,14 +52,7 @@ pub(super) struct ClusterSource {
     streams_lists: Arc<AtomicBool>,
     /// Kinds that have not been read yet and could still be.
     pending: watch::Sender<BTreeSet<Kind>>,
-    warned: Mutex<Warned>,
-}
-
-/// Warnings that were logged.
-#[derive(Debug, Default)]
-struct Warned {
-    hasher: RandomState,
-    hashes: HashSet<u64>,
+    warned: Mutex<SaidOnce>,
 }
 
 // === impl ClusterSource ===
@@ -87,7 +79,7 @@ impl ClusterSource {
             health,
             streams_lists: Arc::new(AtomicBool::new(true)),
             pending: watch::Sender::new(pending),
-            warned: Mutex::default(),
+            warned: Mutex::new(SaidOnce::up_to(WARNINGS_MAX)),
         }
     }
 
@@ -200,6 +192,9 @@ impl ClusterSource {
             list_watch::Event::Listed(object) => Event::Listed(self.convert(&object)?),
             list_watch::Event::Applied(object) => {
                 self.health.heard(K::KIND);
+                if let Some(written) = object.metadata().written {
+                    self.shared.metrics.lag(K::KIND, written.into());
+                }
                 Event::Applied(self.convert(&object)?)
             }
             list_watch::Event::Deleted(object) => {
@@ -279,13 +274,4 @@ fn is_refusal(failure: &Failure) -> bool {
         failure.class,
         FailureClass::Forbidden | FailureClass::Absent
     )
-}
-
-// === impl Warned ===
-
-impl Warned {
-    /// Whether something has not been logged yet and may be.
-    fn is_news(&mut self, what: &impl std::hash::Hash) -> bool {
-        self.hashes.len() < WARNINGS_MAX && self.hashes.insert(self.hasher.hash_one(what))
-    }
 }

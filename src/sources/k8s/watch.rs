@@ -430,12 +430,14 @@ impl<K: HasMetadata + DeserializeOwned> Watch<K> {
 /// Sends a request and waits for the beginning of the answer.
 async fn open(access: &Access, request: http::Request<Vec<u8>>) -> Result<Body, Failure> {
     let client = access.client().await?;
+    let in_flight = access.requests.begin();
     let sent = client.send(request.map(Body::from));
     let response = timeout(RESPONSE_TIMEOUT, sent)
         .await
         .map_err(|_| Failure::silent())?
         .map_err(|error| Failure::of(&error))?;
     let code = response.status();
+    in_flight.answered(code);
     if code.is_success() {
         return Ok(response.into_body());
     }

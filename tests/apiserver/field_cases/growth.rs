@@ -292,7 +292,19 @@ fn fc_prf_09_no_label_of_a_metric_names_an_address_a_pod_or_a_client() {
             }
         }
         let bounded = [
-            "cluster", "code", "kind", "resource", "outcome", "reason", "event", "le",
+            "between",
+            "client",
+            "cluster",
+            "code",
+            "grpc_code",
+            "grpc_method",
+            "grpc_service",
+            "grpc_type",
+            "le",
+            "method",
+            "reason",
+            "resource",
+            "warning",
         ];
         let bounded: BTreeSet<_> = bounded.map(str::to_owned).into();
         let others: Vec<_> = keys.difference(&bounded).collect();

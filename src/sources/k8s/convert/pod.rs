@@ -40,16 +40,21 @@ fn template(pod: &Pod, warnings: &mut Vec<Warning>) -> PodTemplate {
         |_| None,
         warnings,
     );
+    let control_plane_namespace = filled(labels.control_plane_namespace.as_deref()).map(Text::from);
+    let proxy = proxy(pod);
+    if control_plane_namespace.is_some() && (proxy.admin.is_none() || proxy.control.is_none()) {
+        warnings.push(Warning::Proxy);
+    }
     PodTemplate {
         service_account: filled(pod.spec.service_account_name.as_deref())
             .unwrap_or("default")
             .into(),
-        control_plane_namespace: filled(labels.control_plane_namespace.as_deref()).map(Text::from),
+        control_plane_namespace,
         template_hash: filled(labels.pod_template_hash.as_deref()).map(Text::from),
         owner: sole_owner(&pod.metadata).map(Arc::new),
         opaque_ports,
         skip_inbound_ports,
-        proxy: proxy(pod),
+        proxy,
         traits: Arc::new(traits(&pod.metadata, named_ports(pod))),
     }
 }

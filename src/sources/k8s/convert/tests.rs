@@ -419,7 +419,7 @@ fn pods_say_who_they_are() {
     check(
         Kind::Pod,
         "{metadata: {name: p, namespace: shop, labels: {linkerd.io/control-plane-ns: linkerd, pod-template-hash: h1}, ownerReferences: [{kind: ReplicaSet, name: r}]}}",
-        "shop/p [] sa default cp linkerd hash h1 owner ReplicaSet/r",
+        "shop/p [] sa default cp linkerd hash h1 owner ReplicaSet/r !proxy",
     );
     check(
         Kind::Pod,

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::super::connect::Origin;
 use super::super::objects::Service;
 use super::*;
+use crate::sources::metrics::RequestMetrics;
 
 /// A part of the query that is expected, and the answer: status and body.
 type Exchange = (&'static str, u16, &'static str);
@@ -64,7 +65,10 @@ async fn play(script: &[Exchange], last: &str) -> String {
         }
     });
     let config = kube::Config::new(format!("http://{address}").parse().expect("a URL"));
-    let access = Arc::new(Access::new(Origin::Fixed(Box::new(config))));
+    let access = Arc::new(Access::new(
+        Origin::Fixed(Box::new(config)),
+        RequestMetrics::default(),
+    ));
     let mut watch = Watch::<Service>::new(
         access,
         Resource::of(Kind::Service),
