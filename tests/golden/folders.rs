@@ -81,7 +81,8 @@ impl Folders {
         Ok(())
     }
 
-    /// Gives the marker, a Service like others, another address: the number of the move.
+    /// Gives the marker, a Service like others, another address: the number of the move. Its endpoints are there in both forms, of which the
+    /// product reads one.
     fn move_marker(&mut self) -> Result<Ipv4Addr> {
         self.moves += 1;
         let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 255, 0, 0)) + self.moves);
@@ -90,7 +91,9 @@ impl Folders {
              spec: {{ports: [{{port: 80}}]}}}}\n---\n\
              {{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, \
              metadata: {{namespace: golden, name: marker, labels: {{kubernetes.io/service-name: marker}}}}, \
-             ports: [{{name: '', port: 80}}], endpoints: [{{addresses: [{address}]}}]}}"
+             ports: [{{name: '', port: 80}}], endpoints: [{{addresses: [{address}]}}]}}\n---\n\
+             {{apiVersion: v1, kind: Endpoints, metadata: {{namespace: golden, name: marker}}, \
+             subsets: [{{addresses: [{{ip: {address}}}], ports: [{{port: 80}}]}}]}}"
         ))? {
             self.write("west", &object)?;
         }
