@@ -65,7 +65,6 @@ fn cases_are_answered_alike_from_files() {
             title: "golden",
             askers: vec![Arc::new(TypedClient)],
             lanes: lanes(),
-            known: recorded::KNOWN_DIFFERENCES,
         };
         plan.replay(cases, async |_| Folders::new()).await
     });

@@ -43,7 +43,6 @@ fn cases_are_answered_alike_on_api_servers() {
             title: "observed",
             askers: vec![Arc::new(TypedClient)],
             lanes: lanes(),
-            known: recorded::KNOWN_DIFFERENCES,
         };
         plan.replay(cases, Servers::start).await
     });

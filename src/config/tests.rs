@@ -299,7 +299,16 @@ fn a_wrong_command_line_is_told_in_one_line() {
             "every listener is turned off",
         ),
         (&["serve", "--cluster-name="], "must not be empty"),
-        (&["endpoints"], "<AUTHORITY>"),
+        (&["sevre"], "serve"),
+    ] {
+        is_told_in_one_line(args, expected);
+    }
+}
+
+#[test]
+fn a_wrong_question_is_told_in_one_line() {
+    for (args, expected) in [
+        (&["endpoints"][..], "<AUTHORITY>"),
         (&["endpoints", "web"], "in which namespace?"),
         (
             &["endpoints", "web.shop", "--zone", "a", "--node", "b"],
@@ -320,12 +329,15 @@ fn a_wrong_command_line_is_told_in_one_line() {
         (&["profile", "web"], "in which namespace?"),
         (&["profile", "10.0.0.1:0"], "AUTHORITY"),
         (&["completions", "ksh"], "bash"),
-        (&["sevre"], "serve"),
     ] {
-        let line = refusal(args);
-        assert!(line.contains(expected), "{args:?}: {line}");
-        assert!(!line.contains('\n'), "{args:?}: {line}");
+        is_told_in_one_line(args, expected);
     }
+}
+
+fn is_told_in_one_line(args: &[&str], expected: &str) {
+    let line = refusal(args);
+    assert!(line.contains(expected), "{args:?}: {line}");
+    assert!(!line.contains('\n'), "{args:?}: {line}");
 }
 
 #[test]

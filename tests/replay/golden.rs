@@ -297,7 +297,7 @@ impl WantedEndpoint {
             let is_uri = identity.starts_with(URI_SCHEME);
             let server_name = match self.server_name {
                 None if !is_uri => Some(identity.clone()),
-                given => given,
+                given => given.filter(|name| !name.is_empty()),
             };
             let mut tls = if is_uri {
                 json!({"uri_like_identity": {"uri": identity}})

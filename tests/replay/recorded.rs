@@ -10,12 +10,6 @@ use serde_json::Value;
 use super::answer::Expected;
 use super::case::{Case, Expectation, Request, Step, read, subfolders};
 
-/// Cases in which we knowingly answer otherwise, and why. A case in this list that turns equal has to leave it.
-pub const KNOWN_DIFFERENCES: &[(&str, &str)] = &[(
-    "get/endpoint-kinds",
-    "a Pod that has finished is not served, whatever its slice says: its address may be another Pod's by now",
-)];
-
 #[derive(Deserialize)]
 struct CaseFile {
     verdict: RecordedVerdict,
