@@ -24,6 +24,7 @@
 mod cluster;
 mod dice;
 mod external;
+pub mod hostile;
 mod in_process;
 mod objects;
 mod world;
