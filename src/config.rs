@@ -557,5 +557,13 @@ fn domain_or_default(domain: &str) -> &str {
     }
 }
 
+/// Reads a text as the value of each flag that has a grammar of its own.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn read_values(text: &str) {
+    drop(http2::parse(text));
+    drop(duration::parse_duration(text));
+    drop(ListenAddr::parse(text));
+}
+
 #[cfg(test)]
 mod tests;

@@ -407,7 +407,10 @@ impl Index {
         if *cluster == self.home {
             let home = self.home_shard();
             let profiles = home.into_iter().flat_map(Shard::profile_names);
+            // Instances are found by their slices alone, so that a Service of theirs need not exist.
+            let sliced = home.into_iter().flat_map(Shard::services_with_slices);
             touched.services.extend(self.home_services().cloned());
+            touched.services.extend(sliced.cloned());
             touched.profiles.extend(profiles.cloned());
             touched.nodes = true;
         }

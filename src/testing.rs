@@ -22,14 +22,19 @@
 )]
 
 mod cluster;
+mod dice;
 mod external;
+pub mod hostile;
+mod in_process;
 mod objects;
 mod world;
 
 use std::net::IpAddr;
 
 pub use cluster::{ClusterBuilder, HOME, cluster, home};
+pub use dice::Dice;
 pub use external::{ExternalWorkloadBuilder, ServerBuilder, external_workload, server};
+pub use in_process::{CLUSTER_DOMAIN, InProcess};
 pub use objects::{
     PodBuilder, ServiceBuilder, SliceBuilder, job, node, node_in, pod, replica_set, service,
     service_profile, slice,

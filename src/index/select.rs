@@ -371,6 +371,18 @@ impl ViewKey {
     }
 }
 
+// === impl View ===
+
+impl View {
+    /// The endpoint with an address, if there is one.
+    pub fn endpoint_at(&self, socket: SocketAddr) -> Option<&ViewEndpoint> {
+        let place = self
+            .endpoints
+            .binary_search_by_key(&socket, |endpoint| endpoint.socket);
+        place.ok().map(|place| &self.endpoints[place])
+    }
+}
+
 // === impl Locality ===
 
 impl Locality {

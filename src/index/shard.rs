@@ -199,6 +199,11 @@ impl Shard {
             .unwrap_or_default()
     }
 
+    /// Every Service that a slice names, whether or not it exists, in no particular order.
+    pub(super) fn services_with_slices(&self) -> impl Iterator<Item = &ServiceName> {
+        self.chunks_by_service.keys()
+    }
+
     /// The joined slices of a Service if any endpoint in them has a hostname, in name order.
     pub(super) fn instances(&self, service: &ServiceName) -> Option<Arc<[Arc<Chunk>]>> {
         let chunks = self.chunks_by_service.get(service)?;

@@ -97,7 +97,7 @@ impl Indexer {
     }
 
     /// Takes in changes as one batch.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn say(&mut self, changes: impl IntoIterator<Item = crate::index::Change>) {
         let at = tokio::time::Instant::now();
         let received = |change| Received { change, at };

@@ -340,3 +340,13 @@ fn readers_are_counted_for_as_long_as_they_follow() {
     drop((one, two));
     assert_eq!(followers(), ["", "", ""]);
 }
+
+#[test]
+fn instances_of_a_service_that_does_not_exist_are_those_of_the_session_that_counts() {
+    let mut bridge = Bridge::new();
+    let instance = slice("w").endpoint("10.0.0.1").hostname("web-0").object();
+    bridge.say(home().begins_with([instance]));
+    assert!(bridge.catalog.instances(&web().name()).is_some());
+    bridge.say(home().session(2).begins_with([]));
+    assert!(bridge.catalog.instances(&web().name()).is_none());
+}

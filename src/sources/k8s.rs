@@ -15,6 +15,8 @@ mod links;
 mod resync;
 mod session;
 mod strays;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod untrusted;
 mod watch;
 mod wire;
 

@@ -44,7 +44,8 @@ impl Translation {
     /// The messages that tell a client of a delta, framed for the wire.
     ///
     /// Additions first, so that a client is never empty in between; removals of everything are one `no_endpoints`. The
-    /// first message (`before` is `None`) tells of emptiness too; after that an empty delta gives no message.
+    /// first message (`before` is `None`) tells of emptiness too; after that an empty delta gives no message, and neither
+    /// does one of which nothing can be seen in this protocol.
     pub(super) fn frames(&self, delta: &Delta, after: &View, before: Option<&View>) -> Vec<Bytes> {
         let Delta { add, remove } = delta;
         if add.is_empty() && after.endpoints.is_empty() && (before.is_none() || !remove.is_empty())
@@ -56,11 +57,13 @@ impl Translation {
         }
         let add = add
             .iter()
-            .map(|endpoint| {
-                (
-                    set_labels(endpoint.slice()),
-                    self.weighted_addr(endpoint, after),
-                )
+            .filter_map(|endpoint| {
+                let said = self.said(endpoint, after);
+                let known = before.and_then(|before| {
+                    let known = before.endpoint_at(endpoint.socket)?;
+                    Some(self.said(known, before))
+                });
+                (known.as_ref() != Some(&said)).then_some(said)
             })
             .collect();
         let mut frames = Vec::new();
@@ -75,7 +78,13 @@ impl Translation {
         frames
     }
 
-    /// What is said of an endpoint.
+    /// What is said of an endpoint, and the labels that its slice gives to all of them.
+    fn said(&self, endpoint: &ViewEndpoint, view: &View) -> (Labels, pb::WeightedAddr) {
+        let labels = set_labels(endpoint.slice());
+        (labels, self.weighted_addr(endpoint, view))
+    }
+
+    /// What is said of an endpoint by itself.
     fn weighted_addr(&self, endpoint: &ViewEndpoint, view: &View) -> pb::WeightedAddr {
         let locality = endpoint.locality(view.zone.as_ref());
         let zone = endpoint.endpoint().zone.as_ref();

@@ -530,5 +530,13 @@ pub(super) fn quote(text: &str) -> String {
     text[..end].to_owned()
 }
 
+/// Reads a text in the ways in which texts within objects are read.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn read_texts(text: &str) {
+    let _: Option<u64> = quantity::milli(text);
+    let _: Option<IpAddr> = slice::address(text);
+    assert!(quote(text).len() <= QUOTE_MAX && text.starts_with(&quote(text)));
+}
+
 #[cfg(test)]
 mod tests;

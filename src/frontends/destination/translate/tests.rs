@@ -366,3 +366,23 @@ fn external_workloads_say_a_uri_and_their_own_labels() {
     assert_eq!(tls.server_name.as_ref().unwrap().name, "vm-0.external");
     assert!(addr.http2.is_some() && addr.authority_override.is_none());
 }
+
+#[test]
+fn what_clients_cannot_see_is_not_sent_to_them() {
+    let lists = |zone: &str| {
+        slice("web")
+            .endpoint("10.0.0.9")
+            .zone(zone)
+            .endpoint("10.0.0.1")
+            .pod("shop/web-0")
+            .zone(zone)
+    };
+    let mut world = world([lists("a")]);
+    let before = world.view("shop/web", 80);
+    world.say([home().apply(lists("b"))]);
+    let after = world.view("shop/web", 80);
+    assert_eq!(diff(Some(&before), &after).add.len(), 2);
+    let kinds = frames(&translation(), Some(&before), &after);
+    check(&kinds, "add 1");
+    check(&frames(&translation(), None, &after), "add 2");
+}
