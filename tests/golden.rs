@@ -2,6 +2,7 @@
 //!
 //! Hand-written cases, described in `tests/fixtures/golden/README.md`, and the recordings of what Linkerd's destination controller
 //! answered, described in `tests/fixtures/observed/README.md`, as far as they make sense without API servers.
+//! With a client in Python they are replayed by `scripts/test clients`, which needs grpcio.
 //! `TRIBUTARY_GOLDEN=text` runs the cases whose names contain the text, `TRIBUTARY_GOLDEN_LANES=n` that many at a time.
 #![allow(
     clippy::expect_used,
@@ -18,17 +19,22 @@ mod replay;
 mod support;
 
 // Cargo takes files in `tests/` for tests of their own; these are parts of this one.
+#[path = "clients/asker.rs"]
+mod asker;
 #[path = "golden/folders.rs"]
 mod folders;
 #[path = "golden/notices.rs"]
 mod notices;
+#[path = "clients/python.rs"]
+mod python;
 
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
 use crate::folders::Folders;
-use crate::replay::asker::TypedClient;
+use crate::python::Python;
+use crate::replay::asker::{Asker, TypedClient};
 use crate::replay::case::Case;
 use crate::replay::lanes::Plan;
 use crate::replay::{golden, recorded};
@@ -57,17 +63,29 @@ const NEEDS_API_SERVERS: &[(&str, &str)] = &[
 
 #[test]
 fn cases_are_answered_alike_from_files() {
+    run(replay_all("golden", vec![Arc::new(TypedClient)]));
+}
+
+#[test]
+#[ignore = "needs grpcio: scripts/test clients"]
+fn a_client_in_python_is_told_the_same() {
     run(async {
-        let wanted = peers::environment("TRIBUTARY_GOLDEN").unwrap_or_default();
-        let mut cases = golden::load_all(&wanted)?;
-        cases.extend(without_api_servers(recorded::load_all(&wanted)?, &wanted)?);
-        let plan = Plan {
-            title: "golden",
-            askers: vec![Arc::new(TypedClient)],
-            lanes: lanes(),
-        };
-        plan.replay(cases, async |_| Folders::new()).await
+        let python = Python::start()?;
+        let askers: Vec<Arc<dyn Asker>> = vec![Arc::new(TypedClient), Arc::new(python)];
+        replay_all("two clients", askers).await
     });
+}
+
+async fn replay_all(title: &str, askers: Vec<Arc<dyn Asker>>) -> Result<()> {
+    let wanted = peers::environment("TRIBUTARY_GOLDEN").unwrap_or_default();
+    let mut cases = golden::load_all(&wanted)?;
+    cases.extend(without_api_servers(recorded::load_all(&wanted)?, &wanted)?);
+    let plan = Plan {
+        title,
+        askers,
+        lanes: lanes(),
+    };
+    plan.replay(cases, async |_| Folders::new()).await
 }
 
 /// The cases that make sense without API servers.

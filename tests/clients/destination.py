@@ -1,21 +1,19 @@
 """A client of Linkerd's destination API in Python, on grpcio and code generated from Linkerd's published .proto files.
 
 It shares nothing with the product or with the other client of the tests, so what both make of an answer was said by the answer.
-Like a proxy it folds the messages of a stream into a state, and asks again when a stream ends.
 
 Standard input has one command a line, until it ends:
 
     {"open": ID, "address": "127.0.0.1:8086", "method": "Get" | "GetProfile", "authority": "…", "token": "…"}
     {"close": ID}
 
-Standard output has one line for each new answer, and for each breach of the protocol:
+Standard output has a line whenever what a stream has said comes to something else, and a last one when the stream is over:
 
-    {"id": ID, "answer": {"silent": true}}                     nothing has come
-    {"id": ID, "answer": {"error": {"code": "NOT_FOUND"}}}     and nothing better is known
-    {"id": ID, "answer": {"addresses": {"10.0.0.1:80": {…}}}}  each with all that was said of it, and labels as they are in effect;
-                                                               "no_endpoints" with them, if that was the last message
-    {"id": ID, "answer": {"profile": {…}}}                     the latest
-    {"id": ID, "breach": "…"}
+    {"id": ID, "addresses": {"10.0.0.1:80": {…}}}   each with all that was said of it, and with its labels as they are in effect;
+                                                    "no_endpoints" too, if that was the last message
+    {"id": ID, "profile": {…}}                      the latest
+    {"id": ID, "status": 5, "message": "…"}         the end
+    {"id": ID, "breach": "…"}                       the end too: the server has broken a rule of the protocol
 
 Messages are in the JSON form of protocol buffers, with the names of the .proto files, and without fields that are not set.
 """
@@ -32,23 +30,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 import destination_pb2
 import destination_pb2_grpc
 
-# Between the end of a stream and the next try.
-RETRY_DELAY_SECONDS = 0.2
-
-# How long a new stream may take to say something before the error that the one before ended with is history.
-PATIENCE_SECONDS = 1.0
-
-# What such a status says of a name stays true, so that whatever was known of it is void.
-TERMINAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
-
 # Connections are made to where the test says and nowhere else, and tried again without long pauses.
 CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
-
-SILENT = {"silent": True}
 
 
 class Breach(Exception):
@@ -130,15 +117,11 @@ class Endpoints:
             if self.by_address.pop(socket(address), None) is None:
                 raise Breach(f"a remove of {socket(address)}, which was not there")
 
-    def holds(self):
-        """Whether there is anything to lose."""
-        return bool(self.by_address)
-
-    def answer(self):
-        answer = {"addresses": dict(self.by_address)}
+    def told(self):
+        told = {"addresses": self.by_address}
         if self.no_endpoints is not None:
-            answer["no_endpoints"] = self.no_endpoints
-        return answer
+            told["no_endpoints"] = self.no_endpoints
+        return told
 
 
 class Profile:
@@ -154,99 +137,45 @@ class Profile:
             latest["endpoint"]["addr"] = socket(profile.endpoint.addr)
         self.latest = latest
 
-    def holds(self):
-        return True
-
-    def answer(self):
+    def told(self):
         return {"profile": self.latest}
 
 
 METHODS = {"Get": Endpoints, "GetProfile": Profile}
 
 
-class Subscription:
-    """A question that is asked again and again, and what the answers have come to."""
-
-    def __init__(self, channel, command):
-        self.id = command["open"]
-        self.method = command["method"]
-        self.call = getattr(destination_pb2_grpc.DestinationStub(channel), self.method)
-        self.question = destination_pb2.GetDestination(path=command["authority"], context_token=command["token"])
-        self.known = None
-        self.error = None
-        self.said = None
-        self.tell()
-
-    async def run(self):
-        """Asks for ever."""
-        while True:
-            try:
-                status = await self.ask()
-            except Breach as breach:
-                say({"id": self.id, "breach": str(breach)})
-                return
-            self.end(status)
-            await asyncio.sleep(RETRY_DELAY_SECONDS)
-
-    async def ask(self):
-        """Reads one stream to its end, and returns its status."""
-        state, began = METHODS[self.method](), False
-        silence = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.forgive)
+async def read(command):
+    """Reads one stream to its end."""
+    question = destination_pb2.GetDestination(path=command["authority"], context_token=command["token"])
+    state = METHODS[command["method"]]()
+    end = {"status": grpc.StatusCode.OK.value[0], "message": ""}
+    async with grpc.aio.insecure_channel(command["address"], options=CHANNEL_OPTIONS) as channel:
+        call = getattr(destination_pb2_grpc.DestinationStub(channel), command["method"])
         try:
-            async for message in self.call(self.question):
-                silence.cancel()
+            async for message in call(question):
                 refuse_unknown_fields(message)
                 state.fold(message)
-                # What was known until now counts until the first message of a new stream, and no longer.
-                self.known, self.error = state, None
-                self.tell()
-            return grpc.StatusCode.OK
+                say({"id": command["open"], **state.told()})
         except grpc.aio.AioRpcError as error:
-            return error.code()
-        finally:
-            silence.cancel()
-
-    def forgive(self):
-        self.error = None
-        self.tell()
-
-    def end(self, status):
-        """Takes in how a stream ended."""
-        if status in TERMINAL:
-            self.known = None
-        if status is not grpc.StatusCode.OK and not (self.known and self.known.holds()):
-            self.known, self.error = None, status
-        self.tell()
-
-    def tell(self):
-        """Says what is known, if it is not what was said last."""
-        if self.error is not None:
-            answer = {"error": {"code": self.error.name}}
-        elif self.known is not None:
-            answer = self.known.answer()
-        else:
-            answer = SILENT
-        if answer != self.said:
-            self.said = answer
-            say({"id": self.id, "answer": answer})
+            end = {"status": error.code().value[0], "message": error.details()}
+        except Breach as breach:
+            end = {"breach": str(breach)}
+    say({"id": command["open"], **end})
 
 
 async def obey(ended):
-    """Follows the commands of standard input until it ends; `ended` is told of each stream that does not run any more."""
+    """Follows the commands of standard input until it ends; `ended` is called with the task of each stream that is over."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    channels, tasks = {}, {}
+    streams = {}
     async for line in lines:
         command = json.loads(line)
         if "close" in command:
-            tasks.pop(command["close"]).cancel()
-            continue
-        address = command["address"]
-        if address not in channels:
-            channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        task = asyncio.create_task(Subscription(channels[address], command).run())
-        task.add_done_callback(ended)
-        tasks[command["open"]] = task
+            streams.pop(command["close"]).cancel()
+        else:
+            stream = asyncio.create_task(read(command))
+            stream.add_done_callback(ended)
+            streams[command["open"]] = stream
 
 
 async def main():
