@@ -49,7 +49,9 @@ fn everything() -> Registries {
         IndexMetrics::register(ours.sub_registry_with_prefix("index")),
     );
     indexer.say(home().begins_with([]));
-    indexer.say([cluster("east").linked()]);
+    let east = cluster("east").of_endpoints();
+    indexer.say([east.linked()]);
+    indexer.say(east.begins_with([]));
     ours.register_collector(Box::new(ClusterCollector::new(catalog.clone())));
     linkerd.register_collector(Box::new(LinkerdCollector::new(catalog)));
     registries

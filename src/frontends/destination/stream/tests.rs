@@ -161,7 +161,7 @@ async fn a_cluster_that_is_read_during_the_grace_time_is_included() {
     check(&waiting.await, "10.0.0.1:80, 10.1.0.1:80@east");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cluster_that_was_linked_late_does_not_make_a_request_wait_longer() {
     let (mut indexer, catalog) = with(union());
     let grace = Duration::from_millis(100);
