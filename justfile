@@ -28,9 +28,10 @@ deps:
 e2e:
     scripts/test apiserver observed grpcurl clients
 
-# What the index costs.
+# What the index costs, and what it costs to tell many streams of a change.
 bench:
     cargo bench --locked --bench index
+    cargo bench --locked --bench fanout
 
 # Licences, duplicates and sources of dependencies.
 deny:

@@ -1,0 +1,153 @@
+//! The shape to beat: a queue of 100 events per stream, and every event translated and encoded for each stream.
+
+use std::io::Write as _;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use anyhow::Result;
+use futures::{Stream, StreamExt as _};
+use linkerd2_proxy_api::destination::destination_server::{Destination, DestinationServer};
+use linkerd2_proxy_api::destination::{
+    DestinationProfile, GetDestination, ProtocolHint, TlsIdentity, Update, WeightedAddr,
+    WeightedAddrSet, protocol_hint, tls_identity, update,
+};
+use linkerd2_proxy_api::net::{IpAddress, TcpAddress, ip_address};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use crate::manifests::{ENDPOINTS, NAMESPACE, SERVICE};
+
+const QUEUE: usize = 100;
+
+type Updates = Pin<Box<dyn Stream<Item = Result<Update, Status>> + Send>>;
+
+/// What a watcher would hand to each of its listeners.
+struct Event {
+    endpoints: Vec<Endpoint>,
+}
+
+struct Endpoint {
+    ip: u32,
+    pod: String,
+    zone: String,
+}
+
+#[derive(Clone, Default)]
+struct Naive {
+    streams: Arc<Mutex<Vec<mpsc::Sender<Arc<Event>>>>>,
+}
+
+/// Serves on a free port, which it prints, until stdin closes. A line on stdin is a change.
+pub fn serve() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let naive = Naive::default();
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+        writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
+        let incoming =
+            tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
+        let serving = tonic::transport::Server::builder()
+            .max_concurrent_streams(Some(100_000))
+            .add_service(DestinationServer::new(naive.clone()))
+            .serve_with_incoming(incoming);
+        let changes = async {
+            let line = || std::io::stdin().read_line(&mut String::new());
+            while let Ok(Ok(1..)) = tokio::task::spawn_blocking(line).await {
+                let event = Arc::new(Event {
+                    endpoints: vec![endpoint(0)],
+                });
+                for stream in naive.streams.lock().iter() {
+                    stream.try_send(Arc::clone(&event)).ok();
+                }
+            }
+        };
+        tokio::select! {
+            served = serving => served?,
+            () = changes => {}
+        }
+        Ok(())
+    })
+}
+
+fn endpoint(number: u32) -> Endpoint {
+    Endpoint {
+        ip: 0x0a2a_0000 + number,
+        pod: format!("{SERVICE}-{number}"),
+        zone: format!("zone-{}", number % 3),
+    }
+}
+
+fn translate(event: &Event) -> Update {
+    let addrs = event.endpoints.iter().map(|endpoint| {
+        let labels = [
+            ("pod", endpoint.pod.clone()),
+            ("zone", endpoint.zone.clone()),
+        ];
+        WeightedAddr {
+            addr: Some(TcpAddress {
+                ip: Some(IpAddress {
+                    ip: Some(ip_address::Ip::Ipv4(endpoint.ip)),
+                }),
+                port: 8080,
+            }),
+            weight: 10_000,
+            metric_labels: labels
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+            tls_identity: Some(TlsIdentity {
+                strategy: Some(tls_identity::Strategy::DnsLikeIdentity(
+                    tls_identity::DnsLikeIdentity {
+                        name: format!(
+                            "{SERVICE}.{NAMESPACE}.serviceaccount.identity.linkerd.cluster.local"
+                        ),
+                    },
+                )),
+                ..TlsIdentity::default()
+            }),
+            protocol_hint: Some(ProtocolHint {
+                protocol: Some(protocol_hint::Protocol::H2(protocol_hint::H2 {})),
+                ..ProtocolHint::default()
+            }),
+            ..WeightedAddr::default()
+        }
+    });
+    let labels = [("namespace", NAMESPACE), ("service", SERVICE)];
+    Update {
+        update: Some(update::Update::Add(WeightedAddrSet {
+            addrs: addrs.collect(),
+            metric_labels: labels
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        })),
+    }
+}
+
+#[tonic::async_trait]
+impl Destination for Naive {
+    type GetStream = Updates;
+    type GetProfileStream = Pin<Box<dyn Stream<Item = Result<DestinationProfile, Status>> + Send>>;
+
+    async fn get(&self, _: Request<GetDestination>) -> Result<Response<Updates>, Status> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let event = Event {
+            endpoints: (0..ENDPOINTS).map(endpoint).collect(),
+        };
+        sender.try_send(Arc::new(event)).ok();
+        self.streams.lock().push(sender);
+        let updates = ReceiverStream::new(receiver).map(|event| Ok(translate(&event)));
+        Ok(Response::new(Box::pin(updates)))
+    }
+
+    async fn get_profile(
+        &self,
+        _: Request<GetDestination>,
+    ) -> Result<Response<Self::GetProfileStream>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+}
