@@ -248,10 +248,13 @@ impl App {
         let readiness = self.readiness.clone();
         let metrics = server::Metrics::register(&mut registries.ours, &mut registries.linkerd)
             .context("reading the descriptors of our own gRPC services failed")?;
-        let drain = config.drain_timeout;
+        let settings = server::Settings {
+            drain: config.drain_timeout,
+            stall_timeout: config.stream_stall_timeout,
+        };
         self.tasks.spawn(async move {
             let served = server::serve(
-                listener, routes, HEALTH_OF, readiness, metrics, drain, streams,
+                listener, routes, HEALTH_OF, readiness, metrics, settings, streams,
             )
             .await;
             (GRPC_LISTENER, served.context("serving gRPC failed"))

@@ -94,6 +94,8 @@ pub struct Config {
     pub max_streams: usize,
     /// Over how long open streams are ended at shutdown.
     pub drain_timeout: Duration,
+    /// How long a client may leave what it is sent unread before its stream is cut; the longest there is means for ever.
+    pub stream_stall_timeout: Duration,
     /// What is logged, and how.
     pub log: LogConfig,
     /// What was odd about the flags, to be logged once logging works.
@@ -345,6 +347,11 @@ impl Config {
             startup_grace: args.startup_grace,
             max_streams: args.max_streams as usize,
             drain_timeout: args.drain_timeout,
+            stream_stall_timeout: if args.stream_stall_timeout.is_zero() {
+                Duration::MAX
+            } else {
+                args.stream_stall_timeout
+            },
             log: args.log.into(),
             notices,
         })

@@ -386,6 +386,7 @@ fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: Log
         startup_grace: Duration::from_secs(2),
         max_streams: 1000,
         drain_timeout: DRAIN_TIMEOUT,
+        stream_stall_timeout: Duration::from_mins(5),
         log,
         notices: Vec::new(),
     }

@@ -3,24 +3,34 @@
 //! What is served beside health and reflection is handed in by `app`.
 
 mod calls;
+mod connection;
+mod cork;
 mod greeted;
 mod incoming;
 mod messages;
 mod requests;
+mod services;
+mod streams;
 
-use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::StreamExt;
+use hyper_util::rt::TokioTimer;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
+use tonic::transport::server::Connected;
 use tonic_health::ServingStatus;
 use tracing::info;
 
 use calls::Calls;
+use connection::Connection;
 pub use incoming::raise_open_files;
 use requests::Requests;
+use services::Services;
 
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::readiness::Readiness;
@@ -46,6 +56,7 @@ const OVERDUE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     accept_errors: Counter,
+    stalled: Counter,
     calls: Calls,
 }
 
@@ -58,14 +69,6 @@ pub enum ServerError {
     /// The reflection service could not be built from our descriptors.
     #[error("building the reflection service failed")]
     Reflection(#[from] tonic_reflection::server::Error),
-    /// The listener failed.
-    #[error("serving gRPC on {addr} failed")]
-    Serve {
-        /// Where it listened.
-        addr: SocketAddr,
-        /// Why.
-        source: tonic::transport::Error,
-    },
 }
 
 // === impl Metrics ===
@@ -80,6 +83,7 @@ impl Metrics {
     ) -> Result<Self, prost::DecodeError> {
         let metrics = Self {
             accept_errors: Counter::default(),
+            stalled: Counter::default(),
             calls: Calls::register(
                 linkerd,
                 &[
@@ -95,11 +99,25 @@ impl Metrics {
             "Times that a gRPC connection could not be accepted",
             metrics.accept_errors.clone(),
         );
+        ours.register(
+            "grpc_stalled",
+            "Streams and connections cut because their clients did not read what they were sent",
+            metrics.stalled.clone(),
+        );
         Ok(metrics)
     }
 }
 
-/// Serves until `shutdown`, then lets requests to `routes` end, which they do by themselves within `drain`.
+/// How clients are served.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long after `shutdown` requests may take to end by themselves.
+    pub drain: Duration,
+    /// How long a client may take to make room for what it is sent, before the stream is cut.
+    pub stall_timeout: Duration,
+}
+
+/// Serves until `shutdown`, then lets requests to `routes` end, which they do by themselves within the drain time.
 ///
 /// Connections that are left open then, and answers that are not read, hold it up for a short time only.
 ///
@@ -110,7 +128,7 @@ pub async fn serve(
     health_of: &[&str],
     readiness: Readiness,
     metrics: Metrics,
-    drain: Duration,
+    settings: Settings,
     shutdown: CancellationToken,
 ) -> Result<(), ServerError> {
     let addr = listener.local_addr().map_err(ServerError::Address)?;
@@ -122,34 +140,83 @@ pub async fn serve(
     let (health, health_service) = tonic_health::server::health_reporter();
     let requests = Requests::default();
     info!(%addr, "gRPC server listening");
-    let Metrics {
-        accept_errors,
-        calls,
-    } = metrics;
-    let server = tonic::transport::Server::builder()
-        .layer(calls)
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .http2_max_header_list_size(Some(HEADER_BYTES_MAX))
-        .http2_max_pending_accept_reset_streams(Some(RESETS_PENDING_MAX))
-        .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
-        .add_routes(routes.into_axum_router().layer(requests.clone()).into())
+    let routes = Routes::from(routes.into_axum_router().layer(requests.clone()))
         .add_service(health_service)
         .add_service(descriptors().build_v1()?)
         .add_service(descriptors().build_v1alpha()?);
-    let incoming = incoming::incoming(listener, accept_errors);
-    let serving = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
+    let routes = Routes::from(routes.into_axum_router().layer(metrics.calls.clone())).prepare();
+    let serving = connections(listener, routes, metrics, settings, shutdown.clone());
     tokio::select! {
-        result = serving => result.map_err(|source| ServerError::Serve { addr, source }),
+        () = serving => Ok(()),
         () = report_health(&health, health_of, &readiness) => Ok(()),
         () = async {
             shutdown.cancelled().await;
-            let over = tokio::time::timeout(drain + OVERDUE_TIMEOUT, requests.none()).await;
+            let over = tokio::time::timeout(settings.drain + OVERDUE_TIMEOUT, requests.none()).await;
             if over.is_ok() {
                 tokio::time::sleep(CLOSE_TIMEOUT).await;
             }
         } => Ok(()),
     }
+}
+
+/// Accepts connections until `shutdown`, and ends when all of them have.
+async fn connections(
+    listener: tokio::net::TcpListener,
+    routes: Routes,
+    metrics: Metrics,
+    settings: Settings,
+    shutdown: CancellationToken,
+) {
+    let mut connections = JoinSet::new();
+    {
+        let mut incoming = pin!(incoming::incoming(listener, metrics.accept_errors));
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                Some(_) = connections.join_next() => {}
+                accepted = incoming.next() => {
+                    let Some(socket) = accepted else {
+                        break;
+                    };
+                    let stalled = metrics.stalled.clone();
+                    let client = socket.connect_info();
+                    let connection = Connection::new(
+                        socket,
+                        |io, births| {
+                            let services = Services::new(routes.clone(), client, births.clone());
+                            http2(births).serve_connection(io, services)
+                        },
+                        shutdown.clone(),
+                        settings.stall_timeout,
+                        move |count| {
+                            stalled.inc_by(count);
+                        },
+                    );
+                    connections.spawn(connection);
+                }
+            }
+        }
+        // Here nobody listens any more.
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// Settings of every connection.
+fn http2<E>(executor: E) -> hyper::server::conn::http2::Builder<E>
+where
+    E: Clone,
+{
+    let mut builder = hyper::server::conn::http2::Builder::new(executor);
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        // Counted over the whole life of a connection, of many clients perhaps: the limit above is the one that ends it.
+        .max_local_error_reset_streams(None::<usize>)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX);
+    builder
 }
 
 /// Keeps `grpc.health.v1` in step with readiness, for ever.

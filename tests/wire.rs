@@ -28,3 +28,5 @@ mod metrics;
 mod raw;
 #[path = "wire/reflection.rs"]
 mod reflection;
+#[path = "wire/stalled.rs"]
+mod stalled;

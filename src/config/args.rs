@@ -246,6 +246,13 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_DRAIN_TIMEOUT", default_value = "10s", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) drain_timeout: Duration,
 
+    /// How long a client may leave what it is sent unread before its stream is cut; 0 means for ever
+    ///
+    /// Nothing is queued for such a client and nobody else is held up by it, but it may be lost without knowing. It asks again
+    /// when it is cut.
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STREAM_STALL_TIMEOUT", default_value = "5m", value_parser = parse_duration, help_heading = "Limits")]
+    pub(super) stream_stall_timeout: Duration,
+
     #[command(flatten)]
     pub(super) log: LogArgs,
 }

@@ -15,6 +15,9 @@ use super::greeted::Greeted;
 
 /// Pause after an error of the listener, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes that the kernel keeps for a client before any of them can be sent; what is there cannot be taken back.
+#[cfg(target_os = "linux")]
+const UNSENT_MAX: u32 = 32 * 1024;
 /// How long a client may take to begin speaking HTTP/2.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -30,7 +33,7 @@ pub fn raise_open_files() {
 pub(super) fn incoming(
     listener: TcpListener,
     accept_errors: Counter,
-) -> impl Stream<Item = io::Result<Greeted<OwnedSemaphorePermit>>> {
+) -> impl Stream<Item = Greeted<OwnedSemaphorePermit>> {
     let max = connections_max();
     let incoming = Incoming {
         listener,
@@ -42,11 +45,11 @@ pub(super) fn incoming(
     futures::stream::unfold(incoming, |mut incoming| async {
         let permit = incoming.permit().await?;
         let stream = accepted(|| incoming.listener.accept(), &incoming.accept_errors).await;
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "TCP_NODELAY not set");
+        if let Err(error) = prepare(&stream) {
+            debug!(%error, "options of a gRPC connection not set");
         }
         let connection = Greeted::new(stream, GREETING_TIMEOUT, permit);
-        Some((Ok(connection), incoming))
+        Some((connection, incoming))
     })
 }
 
@@ -57,6 +60,14 @@ struct Incoming {
     permits: Arc<Semaphore>,
     /// Whether it has been said that there are as many connections as there may be.
     full: bool,
+}
+
+/// Sends what is written at once, and keeps what cannot be sent yet where it can still be replaced by something newer.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_MAX)?;
+    Ok(())
 }
 
 /// How many connections leave a quarter of the files to everything else: sources, and the admin listener.

@@ -47,7 +47,10 @@ pub(crate) enum Answer {
 
 impl Raw {
     pub(crate) async fn connect(server: SocketAddr) -> Result<Self> {
-        Self::connect_with(server, &Builder::new()).await
+        // Answers may cross with questions that are taken back, thousands of times; this client does not mind.
+        let mut settings = Builder::new();
+        settings.max_local_error_reset_streams(None);
+        Self::connect_with(server, &settings).await
     }
 
     /// A connection with settings of the client's own.

@@ -7,24 +7,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
-use futures::{Stream, StreamExt};
+use bytes::Bytes;
+use futures::Stream;
 use parking_lot::Mutex;
-use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::server::{NamedService, ServerStreamingService};
-use tonic::{Request, Response, Status};
+use tonic::server::NamedService;
+use tonic::{Request, Status};
 use tracing::{debug, warn};
 
+use super::body::{answer, question};
 use super::client::{Client, shortened};
 use super::dispatch::Refusal;
 use super::metrics::{MethodMetrics, Metrics};
 use super::profile::{self, Asked, NoProfile, Profiles};
 use super::stream::{self, Ending, NotOpened};
 use super::token::{ContextToken, TokenFlaw};
-use super::translate::{PREFIX_LEN, Translation};
+use super::translate::Translation;
 use crate::model::{Authority, Host, Namespace, NodeName};
 use crate::proto::destination::GetDestination;
 use crate::publish::{Catalog, SaidOnce};
@@ -68,7 +67,7 @@ struct Inner {
     shutdown: CancellationToken,
 }
 
-type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+type Frames = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 // === impl Destination ===
 
@@ -97,11 +96,11 @@ impl Destination {
         }))
     }
 
-    async fn answer(
+    async fn open_stream(
         &self,
         method: Method,
         request: Request<GetDestination>,
-    ) -> Result<Response<Frames>, Status> {
+    ) -> Result<Frames, Status> {
         let peer = request.remote_addr();
         let get = request.into_inner();
         let token = read_token(&get.context_token);
@@ -129,7 +128,7 @@ impl Destination {
                 "request refused"
             ),
         }
-        result.map(Response::new)
+        result
     }
 
     /// Opens a stream, if there may be one more and what is asked for can be answered.
@@ -244,7 +243,7 @@ impl Destination {
         let translation = Arc::clone(&inner.translation);
         let open_stream = inner.metrics.get.open(client);
         let frames = opened.run(translation, self.ending(), open_stream);
-        Ok(Box::pin(frames.map(Ok)))
+        Ok(Box::pin(frames))
     }
 
     async fn get_profile(
@@ -279,7 +278,7 @@ impl Destination {
             .map_err(|error| profile_status(&error))?;
         let open_stream = inner.metrics.get_profile.open(client);
         let frames = opened.run(self.ending(), open_stream);
-        Ok(Box::pin(frames.map(Ok)))
+        Ok(Box::pin(frames))
     }
 
     fn parse(&self, method: Method, get: &GetDestination) -> Result<Authority, Status> {
@@ -374,13 +373,16 @@ impl tower::Service<http::Request<Body>> for Destination {
         };
         let service = self.clone();
         Box::pin(async move {
-            Ok(match method {
-                Some(method) => {
-                    tonic::server::Grpc::new(SharedCodec)
-                        .server_streaming(Call { service, method }, request)
-                        .await
-                }
-                None => Status::unimplemented("there is no such method").into_http(),
+            let Some(method) = method else {
+                return Ok(Status::unimplemented("there is no such method").into_http());
+            };
+            let opened = match question(request).await {
+                Ok(question) => service.open_stream(method, question).await,
+                Err(status) => Err(status),
+            };
+            Ok(match opened {
+                Ok(frames) => answer(frames),
+                Err(status) => status.into_http(),
             })
         })
     }
@@ -391,63 +393,4 @@ impl tower::Service<http::Request<Body>> for Destination {
 enum Method {
     Get,
     GetProfile,
-}
-
-#[derive(Debug)]
-struct Call {
-    service: Destination,
-    method: Method,
-}
-
-impl ServerStreamingService<GetDestination> for Call {
-    type Response = Bytes;
-    type ResponseStream = Frames;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Frames>, Status>> + Send>>;
-
-    fn call(&mut self, request: Request<GetDestination>) -> Self::Future {
-        let (service, method) = (self.service.clone(), self.method);
-        Box::pin(async move { service.answer(method, request).await })
-    }
-}
-
-/// Requests are decoded; responses are already encoded, and shared by many streams.
-#[derive(Clone, Copy, Debug, Default)]
-struct SharedCodec;
-
-impl Codec for SharedCodec {
-    type Encode = Bytes;
-    type Decode = GetDestination;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for SharedCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, frame: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        // tonic writes the prefix itself.
-        buffer.put(frame.slice(PREFIX_LEN..));
-        Ok(())
-    }
-}
-
-impl Decoder for SharedCodec {
-    type Item = GetDestination;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<GetDestination>, Status> {
-        let bytes = buffer.copy_to_bytes(buffer.remaining());
-        GetDestination::decode(bytes)
-            .map(Some)
-            .map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))
-    }
 }
