@@ -7,6 +7,7 @@
 mod catalog;
 mod indexer;
 mod metrics;
+mod news;
 mod published;
 mod reader;
 mod said;

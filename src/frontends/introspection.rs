@@ -133,9 +133,7 @@ impl Watch {
             }
             tokio::select! {
                 () = self.shutdown.cancelled() => return None,
-                alive = self.subscription.changed() => if !alive {
-                    return None;
-                },
+                () = self.subscription.changed() => {}
             }
         }
     }

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::news::{Follower, News};
 use super::published::{ViewTable, ViewVersion};
 use super::reader::Reader;
 use super::said::SaidOnce;
@@ -32,6 +34,8 @@ pub(super) struct Shared {
     pub(super) services: RwLock<HashMap<ServiceName, Arc<Channel>>>,
     pub(super) tables: Tables,
     pub(super) node_zones: watch::Sender<Arc<HashMap<NodeName, Zone>>>,
+    /// Of `node_zones`.
+    pub(super) zone_news: Arc<News>,
     pub(super) clusters: watch::Sender<Arc<[ClusterSummary]>>,
     pub(super) policy: SelectPolicy,
     pub(super) board: StatusBoard,
@@ -50,6 +54,8 @@ pub(super) struct Published {
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) latest: watch::Sender<Arc<Published>>,
+    /// Of `latest`; told of after it is replaced.
+    pub(super) news: Arc<News>,
     pub(super) views: ViewTable,
 }
 
@@ -59,7 +65,8 @@ pub struct Subscription {
     channel: Arc<Channel>,
     /// Always there, but for the end of `drop`.
     latest: Option<watch::Receiver<Arc<Published>>>,
-    node_zones: watch::Receiver<Arc<HashMap<NodeName, Zone>>>,
+    news: Follower,
+    zone_news: Follower,
     catalog: Catalog,
 }
 
@@ -71,6 +78,7 @@ impl Catalog {
             services: RwLock::default(),
             tables: Tables::default(),
             node_zones: watch::Sender::default(),
+            zone_news: Arc::default(),
             clusters: watch::Sender::default(),
             policy,
             board,
@@ -95,7 +103,8 @@ impl Catalog {
         Some(Subscription {
             channel: Arc::clone(channel),
             latest: Some(latest),
-            node_zones: self.0.node_zones.subscribe(),
+            news: channel.news.follow(),
+            zone_news: self.0.zone_news.follow(),
             catalog: self.clone(),
         })
     }
@@ -258,14 +267,20 @@ impl Subscription {
         )
     }
 
-    /// Waits until the Service, or the zone of any Node, may have changed; false when there will be no more changes.
-    pub async fn changed(&mut self) -> bool {
-        let Some(latest) = &mut self.latest else {
-            return false;
-        };
-        tokio::select! {
-            changed = latest.changed() => changed.is_ok(),
-            changed = self.node_zones.changed() => changed.is_ok(),
+    /// Waits until the Service, or the zone of any Node, may have changed.
+    pub async fn changed(&mut self) {
+        std::future::poll_fn(|context| self.poll_changed(context)).await;
+    }
+
+    /// Ready when the Service, or the zone of any Node, may have changed since this was ready last.
+    pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // Both, so that whichever comes next wakes.
+        let news = self.news.poll_news(context);
+        let zone_news = self.zone_news.poll_news(context);
+        if news.is_ready() || zone_news.is_ready() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 }

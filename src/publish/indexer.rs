@@ -125,14 +125,15 @@ impl Indexer {
     fn publish(&mut self, touched: &Touched) {
         if touched.nodes {
             let zones = Arc::new(self.index.node_zones());
-            self.catalog
-                .shared()
-                .node_zones
-                .send_if_modified(|current| {
-                    let changed = *current != zones;
-                    *current = zones;
-                    changed
-                });
+            let shared = self.catalog.shared();
+            let changed = shared.node_zones.send_if_modified(|current| {
+                let changed = *current != zones;
+                *current = zones;
+                changed
+            });
+            if changed {
+                shared.zone_news.tell();
+            }
         }
         let mut news = Vec::new();
         for service in &touched.services {
@@ -245,6 +246,7 @@ impl Indexer {
                 };
                 let gone = snapshot.facts.is_none();
                 channel.latest.send_replace(self.next(snapshot));
+                channel.news.tell();
                 channel.views.sweep();
                 if gone {
                     self.catalog.shared().forget(service);
@@ -255,6 +257,7 @@ impl Indexer {
             None => {
                 let channel = Arc::new(Channel {
                     latest: tokio::sync::watch::Sender::new(self.next(snapshot)),
+                    news: Arc::default(),
                     views: ViewTable::default(),
                 });
                 self.catalog

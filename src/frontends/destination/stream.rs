@@ -1,13 +1,15 @@
 //! The life of one `Get` stream.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::debug;
 
 use super::dispatch::{Dispatch, Refusal};
@@ -53,9 +55,11 @@ pub(super) struct Opened {
 /// When a stream ends at shutdown: not all at once, so that their clients do not all ask another replica at once.
 #[derive(Debug)]
 pub(super) struct Ending {
-    shutdown: CancellationToken,
+    /// Kept while the stream waits for other things: waiting for it anew each time is dear.
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     delay: Duration,
-    at: Option<Instant>,
+    /// There once shutdown has begun.
+    end: Option<Pin<Box<Sleep>>>,
 }
 
 /// Subscribes to a Service and waits until there is an answer that may be given.
@@ -86,9 +90,7 @@ pub(super) async fn open(
             (Some(_), Some(until)) if until > Instant::now() => tokio::select! {
                 () = shutdown.cancelled() => return Err(NotOpened::ShuttingDown),
                 () = tokio::time::sleep_until(until) => {}
-                alive = subscription.changed() => if !alive {
-                    return Err(NotOpened::ShuttingDown);
-                },
+                () = subscription.changed() => {}
             },
             (Some((_, cluster)), _) if first.view().endpoints.is_empty() => {
                 return Err(NotOpened::NothingKnown(request.service, cluster));
@@ -155,17 +157,27 @@ impl Ending {
     /// Ends at a random moment of the `window` after `shutdown`.
     pub(super) fn new(shutdown: CancellationToken, window: Duration) -> Self {
         Self {
-            shutdown,
+            shutdown: Box::pin(shutdown.cancelled_owned()),
             delay: window.mul_f64(rand::random()),
-            at: None,
+            end: None,
         }
     }
 
     /// Resolves when the stream has to end. May be dropped and called again.
     pub(super) async fn ended(&mut self) {
-        self.shutdown.cancelled().await;
-        let at = *self.at.get_or_insert_with(|| Instant::now() + self.delay);
-        tokio::time::sleep_until(at).await;
+        std::future::poll_fn(|context| self.poll_ended(context)).await;
+    }
+
+    /// Ready when the stream has to end.
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.end.is_none() {
+            ready!(self.shutdown.as_mut().poll(context));
+        }
+        let delay = self.delay;
+        let end = self
+            .end
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(delay)));
+        end.as_mut().poll(context)
     }
 }
 
@@ -180,7 +192,7 @@ impl Opened {
         ending: Ending,
         open_stream: OpenStream,
     ) -> impl Stream<Item = Bytes> + Send {
-        let state = Running {
+        Running {
             frames: VecDeque::new(),
             next: Some(self.first),
             sent: None,
@@ -191,11 +203,7 @@ impl Opened {
             translation,
             ending,
             open_stream,
-        };
-        futures::stream::unfold(state, |mut state| async move {
-            let frame = state.next_frame().await?;
-            Some((frame, state))
-        })
+        }
     }
 }
 
@@ -215,46 +223,56 @@ struct Running {
 
 // === impl Running ===
 
-impl Running {
-    async fn next_frame(&mut self) -> Option<Bytes> {
+impl Stream for Running {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = &mut *self;
         loop {
-            if let Some(frame) = self.frames.pop_front() {
-                self.open_stream.sent(frame.len());
-                return Some(frame);
+            if let Some(frame) = this.frames.pop_front() {
+                this.open_stream.sent(frame.len());
+                return Poll::Ready(Some(frame));
             }
-            if let Some(next) = self.next.take() {
-                self.frames.extend(self.frames_to(&next).iter().cloned());
-                self.sent = Some(next);
+            if let Some(next) = this.next.take() {
+                this.frames.extend(this.frames_to(&next).iter().cloned());
+                this.sent = Some(next);
                 continue;
             }
-            tokio::select! {
-                () = self.ending.ended() => return None,
-                alive = self.subscription.changed() => if !alive {
-                    return None;
-                },
+            if this.ending.poll_ended(context).is_ready() {
+                return Poll::Ready(None);
             }
-            if !self
-                .subscription
-                .with_snapshot(|snapshot| self.dispatch.still_holds(snapshot))
-            {
-                let client = self.open_stream.client();
-                debug!(
-                    client = &*client.name,
-                    authority = &*client.authority,
-                    age_seconds = client.age_seconds(),
-                    "service became something else, stream ends"
-                );
-                return None;
+            ready!(this.subscription.poll_changed(context));
+            if !this.still_holds() {
+                return Poll::Ready(None);
             }
-            let view = self.request.view(&self.subscription, &self.catalog);
-            if self
+            let view = this.request.view(&this.subscription, &this.catalog);
+            if this
                 .sent
                 .as_ref()
                 .is_none_or(|sent| !Arc::ptr_eq(sent, &view))
             {
-                self.next = Some(view);
+                this.next = Some(view);
             }
         }
+    }
+}
+
+impl Running {
+    /// Whether the Service is still what it was when the stream was opened.
+    fn still_holds(&self) -> bool {
+        let holds = self
+            .subscription
+            .with_snapshot(|snapshot| self.dispatch.still_holds(snapshot));
+        if !holds {
+            let client = self.open_stream.client();
+            debug!(
+                client = &*client.name,
+                authority = &*client.authority,
+                age_seconds = client.age_seconds(),
+                "service became something else, stream ends"
+            );
+        }
+        holds
     }
 
     fn frames_to(&self, next: &ViewVersion) -> Frames {
