@@ -17,6 +17,7 @@ use crate::admin::{ProcessCollector, Registries};
 use crate::config::{Config, ListenAddr, Source, TransportMode};
 use crate::frontends::destination::{self, Destination, Translation};
 use crate::frontends::introspection::Introspection;
+use crate::frontends::xds::{self, Xds};
 use crate::index::{Families, MeshPolicy, SelectPolicy};
 use crate::model::EndpointKind;
 use crate::proto::tributary_v1::introspection_server::IntrospectionServer;
@@ -35,8 +36,15 @@ const HEALTH_OF: &[&str] = &[
     "io.linkerd.proxy.destination.Destination",
     "tributary.v1.Introspection",
 ];
-/// The task whose end lets the rest stop.
+/// The same for the xDS listener.
+const XDS_HEALTH_OF: &[&str] = &[
+    "envoy.service.discovery.v3.AggregatedDiscoveryService",
+    "envoy.service.endpoint.v3.EndpointDiscoveryService",
+];
+/// The tasks whose end, all of them, lets the rest stop.
 const GRPC_LISTENER: &str = "gRPC listener";
+/// See [`GRPC_LISTENER`].
+const XDS_LISTENER: &str = "xDS listener";
 
 /// What a source works with.
 #[derive(Debug)]
@@ -119,6 +127,8 @@ fn source(config: &Config, context: SourceContext, registries: &mut Registries) 
 pub struct App {
     /// Where proxies and operators are answered, if anywhere.
     pub grpc: Option<SocketAddr>,
+    /// Where clients of xDS are answered, if anywhere.
+    pub xds: Option<SocketAddr>,
     /// Where probes and scrapers are answered, if anywhere.
     pub admin: Option<SocketAddr>,
     /// What is answered from.
@@ -150,6 +160,7 @@ impl App {
     ) -> anyhow::Result<Self> {
         info!(ports = %config.default_opaque_ports, "default opaque ports in force");
         let grpc = bind("--addr", config.addr).await?;
+        let xds = bind("--xds-addr", config.xds_addr).await?;
         let admin = bind("--metrics-addr", config.metrics_addr).await?;
 
         let mut registries = Registries::default();
@@ -190,14 +201,20 @@ impl App {
 
         let mut app = Self {
             grpc: local_addr(grpc.as_ref())?,
+            xds: local_addr(xds.as_ref())?,
             admin: local_addr(admin.as_ref())?,
             catalog,
             readiness,
             shutdown,
             tasks,
         };
+        let listeners = server::Metrics::register(&mut registries.ours, &mut registries.linkerd)
+            .context("reading the descriptors of our own gRPC services failed")?;
         if let Some(listener) = grpc {
-            app.serve_grpc(listener, config, policy, &mut registries)?;
+            app.serve_grpc(listener, config, policy, listeners.clone(), &mut registries);
+        }
+        if let Some(listener) = xds {
+            app.serve_xds(listener, config, listeners, &mut registries);
         }
         if let Some(listener) = admin {
             let (readiness, rest) = (app.readiness.clone(), app.shutdown.rest.clone());
@@ -217,8 +234,9 @@ impl App {
         listener: TcpListener,
         config: &Config,
         policy: SelectPolicy,
+        metrics: server::Metrics,
         registries: &mut Registries,
-    ) -> anyhow::Result<()> {
+    ) {
         let streams = self.shutdown.streams.clone();
         let destination = Destination::new(
             self.catalog.clone(),
@@ -246,8 +264,6 @@ impl App {
         );
         let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
         let readiness = self.readiness.clone();
-        let metrics = server::Metrics::register(&mut registries.ours, &mut registries.linkerd)
-            .context("reading the descriptors of our own gRPC services failed")?;
         let settings = server::Settings {
             drain: config.drain_timeout,
             stall_timeout: config.stream_stall_timeout,
@@ -259,7 +275,52 @@ impl App {
             .await;
             (GRPC_LISTENER, served.context("serving gRPC failed"))
         });
-        Ok(())
+    }
+
+    fn serve_xds(
+        &mut self,
+        listener: TcpListener,
+        config: &Config,
+        metrics: server::Metrics,
+        registries: &mut Registries,
+    ) {
+        let streams = self.shutdown.streams.clone();
+        let (xds, task) = Xds::new(
+            self.catalog.clone(),
+            &xds::Settings {
+                cluster_domain: config.cluster_domain.to_string(),
+                identifier: config.replica_name.clone(),
+                streams_max: config.max_streams,
+                drain: config.drain_timeout,
+            },
+            xds::Metrics::register(registries.ours.sub_registry_with_prefix("xds")),
+            streams.clone(),
+        );
+        // Names are followed for as long as streams end.
+        let rest = self.shutdown.rest.clone();
+        self.tasks.spawn(async move {
+            task.run(rest).await;
+            ("xDS names", Ok(()))
+        });
+        let routes = Routes::new(xds.aggregated()).add_service(xds.endpoints());
+        let readiness = self.readiness.clone();
+        let settings = server::Settings {
+            drain: config.drain_timeout,
+            stall_timeout: config.stream_stall_timeout,
+        };
+        self.tasks.spawn(async move {
+            let served = server::serve(
+                listener,
+                routes,
+                XDS_HEALTH_OF,
+                readiness,
+                metrics,
+                settings,
+                streams,
+            )
+            .await;
+            (XDS_LISTENER, served.context("serving xDS failed"))
+        });
     }
 
     /// Works until `stop` resolves or a task ends unexpectedly, then shuts down in order: not ready, streams end, sources
@@ -278,14 +339,18 @@ impl App {
         }
         self.readiness.close("shutting down");
         self.shutdown.streams.cancel();
-        if self.grpc.is_none() {
+        let mut listeners = usize::from(self.grpc.is_some()) + usize::from(self.xds.is_some());
+        if listeners == 0 {
             self.shutdown.rest.cancel();
         }
         while let Some(ended) = self.tasks.join_next().await {
             match ended {
                 Ok((task, Ok(()))) => {
-                    if task == GRPC_LISTENER {
-                        self.shutdown.rest.cancel();
+                    if matches!(task, GRPC_LISTENER | XDS_LISTENER) {
+                        listeners = listeners.saturating_sub(1);
+                        if listeners == 0 {
+                            self.shutdown.rest.cancel();
+                        }
                     }
                 }
                 failed => {

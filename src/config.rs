@@ -64,6 +64,10 @@ pub struct Config {
     pub addr: Option<ListenAddr>,
     /// Where health and metrics are served; `None` turns the listener off.
     pub metrics_addr: Option<ListenAddr>,
+    /// Where clients of xDS are answered; `None` turns the listener off.
+    pub xds_addr: Option<ListenAddr>,
+    /// What this replica calls itself: the name of its Pod, as Kubernetes puts it into `HOSTNAME`.
+    pub replica_name: String,
     /// Where facts come from.
     pub source: Source,
     /// What the home cluster is called.
@@ -234,6 +238,18 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
     }
 }
 
+/// What Kubernetes calls the Pod that this runs in.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the reader of the environment"
+)]
+fn replica_name() -> String {
+    std::env::var_os("HOSTNAME")
+        .and_then(|name| name.into_string().ok())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "tributary".to_owned())
+}
+
 /// Reads the arguments of Linkerd's destination controller.
 fn destination(args: &[String]) -> Result<Command, Stop> {
     if reference::asks_for_version(args) {
@@ -307,10 +323,10 @@ impl Config {
                 "must be below 3s, after which proxies give up waiting for a first answer; try 2s",
             ));
         }
-        if args.addr.is_none() && args.metrics_addr.is_none() {
+        if args.addr.is_none() && args.metrics_addr.is_none() && args.xds_addr.is_none() {
             return Err(origins.refuse(
                 "--addr",
-                "every listener is turned off; give --addr or --metrics-addr an address",
+                "every listener is turned off; give --addr, --xds-addr or --metrics-addr an address",
             ));
         }
         if args.enable_ipv6 && !args.enable_endpoint_slices {
@@ -323,6 +339,8 @@ impl Config {
         Ok(Self {
             addr: args.addr.0,
             metrics_addr: args.metrics_addr.0,
+            xds_addr: args.xds_addr.0,
+            replica_name: replica_name(),
             source: Source::new(args.kubeconfig, args.manifests, cluster_name, origins)?,
             cluster_name: cluster_name.into(),
             controller_namespace: required(

@@ -370,6 +370,8 @@ fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: Log
     Config {
         addr,
         metrics_addr,
+        xds_addr: None,
+        replica_name: "demo".to_owned(),
         // Not looked at: the source is given.
         source: Source::Manifests(PathBuf::new()),
         cluster_name: world::HOME.into(),

@@ -41,3 +41,18 @@ pub mod tributary_v1 {
 /// An encoded `google.protobuf.FileDescriptorSet` of every package above and what they import, comments included. Made
 /// for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The messages and servers of xDS v3, from a crate that has them all.
+pub mod xds {
+    pub use envoy_types::pb::envoy::config::cluster::v3 as cluster;
+    pub use envoy_types::pb::envoy::config::core::v3 as core;
+    pub use envoy_types::pb::envoy::config::endpoint::v3 as endpoint;
+    pub use envoy_types::pb::envoy::config::listener::v3 as listener;
+    pub use envoy_types::pb::envoy::config::route::v3 as route;
+    pub use envoy_types::pb::envoy::extensions::filters::http::router::v3 as router;
+    pub use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as http_connection_manager;
+    pub use envoy_types::pb::envoy::service::discovery::v3 as discovery;
+    pub use envoy_types::pb::envoy::service::endpoint::v3 as endpoint_discovery;
+    pub use envoy_types::pb::google::protobuf;
+    pub use envoy_types::pb::google::rpc;
+}

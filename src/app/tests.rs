@@ -35,6 +35,7 @@ fn everything() -> Registries {
     sources.touch();
     FileMetrics::register(ours).touch();
     destination::Metrics::register(ours.sub_registry_with_prefix("destination"), linkerd).touch();
+    xds::Metrics::register(ours.sub_registry_with_prefix("xds")).touch();
     server::Metrics::register(ours, linkerd).expect("descriptors");
     let board = StatusBoard::default();
     board.add(&HOME.into(), ClusterRole::Home, EndpointKind::EndpointSlice);

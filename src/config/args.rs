@@ -126,6 +126,12 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "[IP]:PORT", env = "TRIBUTARY_METRICS_ADDR", default_value = ":9996", value_parser = parse_listen, help_heading = "Listeners")]
     pub(super) metrics_addr: MaybeListen,
 
+    /// Where Envoy-style gateways and proxyless gRPC are answered (xDS v3); empty turns it off
+    ///
+    /// Without TLS and without authentication: whoever can connect can read every endpoint.
+    #[arg(long, value_name = "[IP]:PORT", env = "TRIBUTARY_XDS_ADDR", default_value = "", hide_default_value = true, value_parser = parse_listen, help_heading = "Listeners")]
+    pub(super) xds_addr: MaybeListen,
+
     /// Kubeconfig of the home cluster
     ///
     /// Without it: the service account of the Pod that Tributary runs in.

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use tokio::time::{Instant, Sleep};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::dispatch::{Dispatch, Refusal};
 use super::metrics::OpenStream;
 use super::translate::Translation;
+use crate::frontends::ending::Ending;
 use crate::index::{ClientLocality, MemberState, ServiceSnapshot};
 use crate::model::{ClusterName, NodeName, ServiceName, Text};
 use crate::publish::{Catalog, Frames, Subscription, ViewVersion};
@@ -50,16 +51,6 @@ pub(super) struct Opened {
     catalog: Catalog,
     /// Let go of last, so that what was kept for it is not in use any more.
     subscription: Subscription,
-}
-
-/// When a stream ends at shutdown: not all at once, so that their clients do not all ask another replica at once.
-#[derive(Debug)]
-pub(super) struct Ending {
-    /// Kept while the stream waits for other things: waiting for it anew each time is dear.
-    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
-    delay: Duration,
-    /// There once shutdown has begun.
-    end: Option<Pin<Box<Sleep>>>,
 }
 
 /// Subscribes to a Service and waits until there is an answer that may be given.
@@ -148,36 +139,6 @@ impl Request {
             node: self.node.clone(),
         };
         subscription.view(self.port, self.instance.as_ref(), &client)
-    }
-}
-
-// === impl Ending ===
-
-impl Ending {
-    /// Ends at a random moment of the `window` after `shutdown`.
-    pub(super) fn new(shutdown: CancellationToken, window: Duration) -> Self {
-        Self {
-            shutdown: Box::pin(shutdown.cancelled_owned()),
-            delay: window.mul_f64(rand::random()),
-            end: None,
-        }
-    }
-
-    /// Resolves when the stream has to end. May be dropped and called again.
-    pub(super) async fn ended(&mut self) {
-        std::future::poll_fn(|context| self.poll_ended(context)).await;
-    }
-
-    /// Ready when the stream has to end.
-    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.end.is_none() {
-            ready!(self.shutdown.as_mut().poll(context));
-        }
-        let delay = self.delay;
-        let end = self
-            .end
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(delay)));
-        end.as_mut().poll(context)
     }
 }
 

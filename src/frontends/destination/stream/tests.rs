@@ -9,11 +9,12 @@ use prometheus_client::registry::Registry;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::{Ending, NotOpened, Opened, Request};
+use super::{NotOpened, Opened, Request};
 use crate::frontends::destination::client::Client;
 use crate::frontends::destination::metrics::Metrics;
 use crate::frontends::destination::token::ContextToken;
 use crate::frontends::destination::translate::{PREFIX_LEN, Translation};
+use crate::frontends::ending::Ending;
 use crate::index::{Change, MeshPolicy, SelectPolicy};
 use crate::model::{ClusterRole, EndpointKind};
 use crate::proto::destination::{Update, update};

@@ -1,0 +1,19 @@
+//! xDS v3, for Envoy-style gateways and proxyless gRPC: the same endpoints that Linkerd's proxies get.
+//!
+//! The name of a Service is the authority of Linkerd's `Get`. One task follows every name that some stream wants and works out
+//! what it says, once for all streams that are told the same; a stream is woken when one of its names says something else,
+//! and its `session` decides what to send. Source: the xDS protocol as documented by Envoy, and what Envoy and gRPC do.
+
+mod client;
+mod entries;
+mod metrics;
+mod resource;
+mod resource_name;
+mod service;
+mod session;
+mod stream;
+mod translate;
+mod wire;
+
+pub use metrics::Metrics;
+pub use service::{Aggregated, Endpoints, Settings, Task, Xds};

@@ -1,0 +1,298 @@
+//! The life of one stream: requests, news of its names, responses.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tracing::{debug, warn};
+
+use super::client::{Client, Style};
+use super::entries::{Entries, Hold, Mailbox};
+use super::metrics::{Metrics, OpenStream};
+use super::resource::{Kind, Known};
+use super::session::{Request, Session, Variant, Verdict};
+use super::wire;
+use crate::frontends::ending::Ending;
+use crate::proto::xds::core::Node;
+use crate::proto::xds::discovery::{DeltaDiscoveryRequest, DiscoveryRequest};
+use crate::proto::xds::rpc;
+
+/// Names that one stream may subscribe to.
+const NAMES_MAX: usize = 100_000;
+/// Longest piece of a client's refusal that is logged: Envoy puts the whole resource into it.
+const REFUSAL_LEN_MAX: usize = 1024;
+
+/// A request of either variant.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    node: Option<Node>,
+    type_url: String,
+    error: Option<rpc::Status>,
+    request: Request,
+}
+
+/// What a stream may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Every kind.
+    Aggregated,
+    /// Endpoints only, whether or not a request says so.
+    Endpoints,
+}
+
+/// One stream.
+pub(super) struct Running<S> {
+    requests: S,
+    half_closed: bool,
+    scope: Scope,
+    variant: Variant,
+    session: Session,
+    client: Option<Client>,
+    style: Arc<Style>,
+    holds: HashMap<Arc<str>, Hold>,
+    mailbox: Arc<Mailbox>,
+    outgoing: VecDeque<Bytes>,
+    entries: Entries,
+    identifier: Arc<str>,
+    metrics: Metrics,
+    ending: Ending,
+    _open: OpenStream,
+}
+
+/// What every stream has in common.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    pub(super) entries: Entries,
+    pub(super) identifier: Arc<str>,
+    pub(super) metrics: Metrics,
+    pub(super) shutdown: CancellationToken,
+    /// Over how long open streams are ended at shutdown.
+    pub(super) drain: Duration,
+}
+
+enum Next {
+    Request(Option<Result<Box<Incoming>, Status>>),
+    News(Vec<Arc<str>>),
+    Shutdown,
+}
+
+// === impl Running ===
+
+impl<S> Running<S>
+where
+    S: Stream<Item = Result<Box<Incoming>, Status>> + Send + Unpin,
+{
+    pub(super) fn new(requests: S, scope: Scope, variant: Variant, common: &Common) -> Self {
+        Self {
+            requests,
+            half_closed: false,
+            scope,
+            variant,
+            session: Session::new(variant),
+            client: None,
+            style: Arc::default(),
+            holds: HashMap::new(),
+            mailbox: Arc::default(),
+            outgoing: VecDeque::new(),
+            entries: common.entries.clone(),
+            identifier: Arc::clone(&common.identifier),
+            metrics: common.metrics.clone(),
+            ending: Ending::new(common.shutdown.clone(), common.drain),
+            _open: common.metrics.open(variant),
+        }
+    }
+
+    /// The messages of the stream.
+    pub(super) fn run(self) -> impl Stream<Item = Result<Bytes, Status>> + Send {
+        futures::stream::unfold(Some(self), |state| async move {
+            let mut state = state?;
+            match state.next_message().await {
+                Ok(Some(message)) => Some((Ok(message), Some(state))),
+                Ok(None) => None,
+                Err(status) => Some((Err(status), None)),
+            }
+        })
+    }
+
+    async fn next_message(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            if let Some(message) = self.outgoing.pop_front() {
+                return Ok(Some(message));
+            }
+            self.answer();
+            if !self.outgoing.is_empty() {
+                continue;
+            }
+            if self.half_closed && self.session.is_answered() {
+                return Ok(None);
+            }
+            let next = tokio::select! {
+                () = self.ending.ended() => Next::Shutdown,
+                request = self.requests.next(), if !self.half_closed => Next::Request(request),
+                names = self.mailbox.take() => Next::News(names),
+            };
+            match next {
+                Next::Shutdown => return Ok(None),
+                Next::News(names) => {
+                    for name in names {
+                        self.session.on_change(&name);
+                    }
+                }
+                Next::Request(Some(request)) => self.on_request(request?).await?,
+                Next::Request(None) => self.half_closed = true,
+            }
+            if self.half_closed {
+                self.session.on_half_close();
+            }
+        }
+    }
+
+    /// Encodes what has to be said now.
+    fn answer(&mut self) {
+        let holds = &self.holds;
+        let responses = self.session.responses(|kind, name| {
+            holds
+                .get(name)
+                .map_or(Known::NotYet, |hold| hold.known(kind))
+        });
+        for response in responses {
+            let message = wire::encode(self.variant, &response, &self.identifier);
+            self.metrics
+                .response(response.kind, response.resources.len(), message.len());
+            self.outgoing.push_back(message);
+        }
+        if self.half_closed {
+            self.session.on_half_close();
+        }
+    }
+
+    async fn on_request(&mut self, incoming: Box<Incoming>) -> Result<(), Status> {
+        let Incoming {
+            node,
+            type_url,
+            error,
+            request,
+        } = *incoming;
+        if self.client.is_none() {
+            let client = Client::new(node.as_ref());
+            debug!(client = %client.name, variant = ?self.variant, "stream begins");
+            self.style = Arc::new(client.style.clone());
+            self.client = Some(client);
+        }
+        let Some(kind) = self.kind_of(&type_url)? else {
+            self.on_unknown_kind(&type_url, &request);
+            return Ok(());
+        };
+        let outcome = self.session.on_request(kind, request);
+        self.metrics.request(kind, outcome.verdict);
+        if self.session.name_count() > NAMES_MAX {
+            return Err(Status::resource_exhausted(format!(
+                "a stream may subscribe to {NAMES_MAX} names"
+            )));
+        }
+        if let (Verdict::Refused, Some(error)) = (outcome.verdict, error) {
+            let end = error.message.floor_char_boundary(REFUSAL_LEN_MAX);
+            warn!(
+                client = self.client_name(),
+                ?kind,
+                reason = &error.message[..end],
+                "response refused"
+            );
+        }
+        for name in outcome.dropped {
+            if !self.session.wants(&name) {
+                self.holds.remove(&name);
+            }
+        }
+        for name in outcome.added {
+            if self.holds.contains_key(&name) {
+                continue;
+            }
+            let (hold, error) = self.entries.hold(&name, &self.style, &self.mailbox).await;
+            if let Some(error) = error {
+                self.metrics.bad_name();
+                debug!(client = self.client_name(), ?kind, ?name, %error, "name stands for nothing");
+            }
+            self.holds.insert(name, hold);
+        }
+        Ok(())
+    }
+
+    fn kind_of(&self, type_url: &str) -> Result<Option<Kind>, Status> {
+        match self.scope {
+            Scope::Aggregated if type_url.is_empty() => {
+                Err(Status::invalid_argument("type_url is missing"))
+            }
+            Scope::Aggregated => Ok(Kind::from_type_url(type_url)),
+            Scope::Endpoints if type_url.is_empty() => Ok(Some(Kind::Assignment)),
+            Scope::Endpoints => match Kind::from_type_url(type_url) {
+                Some(Kind::Assignment) => Ok(Some(Kind::Assignment)),
+                _ => Err(Status::invalid_argument(format!(
+                    "this stream is for {}",
+                    Kind::Assignment.type_url()
+                ))),
+            },
+        }
+    }
+
+    /// Says of resources of a kind that we do not have that they are not there, where that can be said.
+    fn on_unknown_kind(&mut self, type_url: &str, request: &Request) {
+        debug!(client = self.client_name(), type_url, "unknown kind");
+        if self.variant == Variant::Delta && !request.names.is_empty() {
+            let names = request.names.iter().map(ToString::to_string).collect();
+            self.outgoing
+                .push_back(wire::unknown_kind(type_url, names, &self.identifier));
+        }
+    }
+
+    fn client_name(&self) -> &str {
+        self.client
+            .as_ref()
+            .map_or("anonymous", |client| &client.name)
+    }
+}
+
+impl From<DiscoveryRequest> for Incoming {
+    fn from(request: DiscoveryRequest) -> Self {
+        Self {
+            node: request.node,
+            type_url: request.type_url,
+            request: Request {
+                refused: request.error_detail.is_some(),
+                names: request.resource_names.into_iter().map(Arc::from).collect(),
+                answered_before: !request.version_info.is_empty(),
+                nonce: request.response_nonce,
+                ..Request::default()
+            },
+            error: request.error_detail,
+        }
+    }
+}
+
+impl From<DeltaDiscoveryRequest> for Incoming {
+    fn from(request: DeltaDiscoveryRequest) -> Self {
+        let names = |names: Vec<String>| names.into_iter().map(Arc::from).collect();
+        Self {
+            node: request.node,
+            type_url: request.type_url,
+            request: Request {
+                refused: request.error_detail.is_some(),
+                names: names(request.resource_names_subscribe),
+                unwanted: names(request.resource_names_unsubscribe),
+                has: request
+                    .initial_resource_versions
+                    .into_iter()
+                    .map(|(name, version)| (Arc::from(name), version))
+                    .collect(),
+                answered_before: false,
+                nonce: request.response_nonce,
+            },
+            error: request.error_detail,
+        }
+    }
+}
