@@ -30,3 +30,5 @@ mod raw;
 mod reflection;
 #[path = "wire/stalled.rs"]
 mod stalled;
+#[path = "wire/xds.rs"]
+mod xds;

@@ -24,6 +24,8 @@ pub enum Peer {
     Grpcurl,
     /// Python, with the gRPC library that has nothing in common with ours.
     Grpcio,
+    /// The proxy that most gateways are built on.
+    Envoy,
 }
 
 // === impl Peer ===
@@ -43,6 +45,7 @@ impl Peer {
             ),
             Self::Grpcurl => ("grpcurl", "GRPCURL", "grpcurl"),
             Self::Grpcio => ("grpcio", "GRPCIO", "bin/python"),
+            Self::Envoy => ("envoy", "ENVOY", "envoy"),
         };
         if let Some(program) = given(name) {
             return Ok(program);
