@@ -22,9 +22,10 @@ use tributary::index::{
     diff, select,
 };
 use tributary::model::{
-    Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint, EndpointKind, NodeName,
-    Owner, PodFacts, PodName, PodPhase, PodTemplate, ProxyPorts, ServiceFacts, ServiceName,
-    ServicePort, SessionId, SliceFacts, SliceName, SlicePort, Text, Zone,
+    AddressFamily, Backing, ClusterFacts, ClusterName, ClusterRole, Conditions, Endpoint,
+    EndpointKind, NodeName, Owner, PodFacts, PodName, PodPhase, PodTemplate, ProxyPorts,
+    ServiceFacts, ServiceName, ServicePort, SessionId, SliceFacts, SliceName, SliceOrigin,
+    SlicePort, Text, Transport, Uid, Zone,
 };
 
 #[global_allocator]
@@ -167,6 +168,8 @@ fn service_facts() -> ServiceFacts {
         ports: [ServicePort {
             port: 80,
             name: Text::from("http"),
+            transport: Transport::Tcp,
+            app_protocol: None,
         }]
         .into(),
         ..ServiceFacts::default()
@@ -194,10 +197,19 @@ fn slice_facts(number: u32, per_service: u32, pods: bool) -> SliceFacts {
         ports: [SlicePort {
             name: Text::from("http"),
             port: Some(8080),
+            transport: Transport::Tcp,
+            app_protocol: None,
         }]
         .into(),
         endpoints,
         mirror: None,
+        family: AddressFamily::V4,
+        origin: SliceOrigin {
+            uid: Uid::from(format!("6f0c2a3e-1b4d-4c8f-9a7e-{number:012x}").as_str()),
+            generation: 1,
+            managed_by: Text::from("endpointslice-controller.k8s.io"),
+            is_import: false,
+        },
     }
 }
 

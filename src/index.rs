@@ -37,8 +37,8 @@ pub use select::{
 pub use snapshot::{Member, MemberState, ServiceSnapshot};
 
 use crate::model::{
-    ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ProfileFacts, ProfileName,
-    ServiceName, SessionId, Text, Workload, Zone,
+    CLUSTER_SERVICE, ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ProfileFacts,
+    ProfileName, ServiceName, SessionId, Text, Uid, Workload, Zone,
 };
 use intern::Interner;
 use shard::Shard;
@@ -97,6 +97,9 @@ pub struct ClusterSummary {
     pub endpoints: usize,
     /// What else is counted of it.
     pub counts: Counts,
+    /// Tells it from every other cluster, under whatever name it is linked: the uid of its Service `default/kubernetes`.
+    /// `None` until it is synced, and if it has no such Service.
+    pub uid: Option<Uid>,
 }
 
 /// One known cluster: what it contributes now, and what will replace that.
@@ -202,11 +205,16 @@ impl Index {
                 local.chain(remote).collect()
             }
         };
+        let beside = match &facts.membership {
+            Membership::Local => Arc::default(),
+            Membership::Remote(_) | Membership::Federated(_) => home.chunks(service),
+        };
         ServiceSnapshot {
             service: service.clone(),
             home: MemberState::Synced,
             facts: Some(Arc::clone(facts)),
             members: members.into(),
+            beside,
         }
     }
 
@@ -332,6 +340,7 @@ impl Index {
             if was_synced {
                 touched.nodes |= home && outcome.nodes;
                 touched.addresses.extend(outcome.addresses);
+                touched.clusters |= outcome.services.iter().any(is_cluster_service);
                 if home {
                     touched.profiles.extend(outcome.profiles);
                     for (service, before, after) in &outcome.memberships {
@@ -512,6 +521,12 @@ fn members_of(
     }
 }
 
+/// Whether it is the Service whose uid tells clusters apart.
+fn is_cluster_service(service: &ServiceName) -> bool {
+    let (namespace, name) = CLUSTER_SERVICE;
+    service.namespace.as_str() == namespace && service.name.as_str() == name
+}
+
 // === impl Cluster ===
 
 impl Cluster {
@@ -552,6 +567,7 @@ impl Cluster {
                 state: MemberState::Synced,
                 facts: session.shard.service(&service).cloned(),
                 chunks: session.shard.chunks(&service),
+                cluster_uid: session.cluster_uid(),
                 service,
             },
             _ => Member::without_cluster(name, service, MemberState::Syncing),
@@ -568,6 +584,7 @@ impl Cluster {
             services: shard.map_or(0, Shard::service_count),
             endpoints: shard.map_or(0, Shard::endpoint_count),
             counts: shard.map_or_else(Counts::default, Shard::counts),
+            uid: self.synced_session().and_then(Session::cluster_uid),
         }
     }
 }
@@ -575,6 +592,14 @@ impl Cluster {
 // === impl Session ===
 
 impl Session {
+    /// The uid of the Service that no other cluster has.
+    fn cluster_uid(&self) -> Option<Uid> {
+        let (namespace, name) = CLUSTER_SERVICE;
+        let facts = self.shard.service(&ServiceName::new(namespace, name))?;
+        let uid = &facts.details.as_ref()?.uid;
+        (!uid.is_empty()).then(|| uid.clone())
+    }
+
     /// Pods that claim an address, in name order.
     fn holders(&self, ip: IpAddr) -> impl Iterator<Item = Holder> {
         self.shard

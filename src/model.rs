@@ -15,12 +15,16 @@ mod profile;
 mod server;
 mod service;
 mod text;
+mod uid;
 mod workload;
 
 pub use addresses::Addresses;
 pub use authority::{Authority, AuthorityError, Host};
 pub use cluster::{ClusterFacts, ClusterName, ClusterRole, EndpointKind, SessionId};
-pub use endpoint::{Backing, Conditions, Endpoint, MirrorFacts, SliceFacts, SliceName, SlicePort};
+pub use endpoint::{
+    AddressFamily, Backing, Conditions, Endpoint, MirrorFacts, OUR_MANAGED_BY, SliceFacts,
+    SliceName, SliceOrigin, SlicePort,
+};
 pub use external::{ExternalWorkload, ExternalWorkloadFacts, ExternalWorkloadName};
 pub use labels::{Condition, Labels, Requirement, Selector};
 pub use locality::{NodeFacts, NodeName, Zone};
@@ -31,10 +35,11 @@ pub use profile::{
 };
 pub use server::{NamedPort, ServerFacts, ServerName, ServerPort, Traits};
 pub use service::{
-    Federation, Membership, Namespace, RemoteService, ServiceFacts, ServiceKey, ServiceName,
-    ServicePort, TrafficPolicy,
+    CLUSTER_SERVICE, Federation, IpFamilies, Membership, Namespace, RemoteService, ServiceDetails,
+    ServiceFacts, ServiceKey, ServiceName, ServicePort, TrafficPolicy, Transport,
 };
 pub use text::Text;
+pub use uid::Uid;
 pub use workload::{
     HostPorts, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate, ProxyPorts,
     Workload,

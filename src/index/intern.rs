@@ -180,8 +180,12 @@ impl Interner {
     /// Shares every text of a slice.
     pub(super) fn slice(&mut self, facts: &mut SliceFacts) {
         facts.service = self.service(&facts.service);
+        facts.origin.managed_by = self.text(&facts.origin.managed_by);
         for port in &mut facts.ports {
             port.name = self.text(&port.name);
+            if let Some(protocol) = &mut port.app_protocol {
+                *protocol = self.text(protocol);
+            }
         }
         for endpoint in &mut facts.endpoints {
             if let Some(zone) = &mut endpoint.zone {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::join::Chunk;
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, EndpointKind, Membership, ServiceFacts, ServiceName,
-    Text, TrafficPolicy,
+    Text, TrafficPolicy, Uid,
 };
 
 /// An immutable picture of one Service. Making the next one shares every slice that did not change.
@@ -19,6 +19,8 @@ pub struct ServiceSnapshot {
     pub facts: Option<Arc<ServiceFacts>>,
     /// The Services its answer is made of: the home cluster's first, then by cluster and name.
     pub members: Box<[Member]>,
+    /// Slices of the home cluster that name it though its endpoints are looked for elsewhere, in name order.
+    pub beside: Arc<[Arc<Chunk>]>,
 }
 
 /// One Service of one cluster that contributes to an answer.
@@ -34,6 +36,8 @@ pub struct Member {
     pub facts: Option<Arc<ServiceFacts>>,
     /// Its slices, in name order.
     pub chunks: Arc<[Arc<Chunk>]>,
+    /// Tells its cluster from every other, whatever it is called; see [`ClusterSummary`](super::ClusterSummary).
+    pub cluster_uid: Option<Uid>,
 }
 
 /// How far a member is known.
@@ -57,6 +61,7 @@ impl ServiceSnapshot {
             home,
             facts: None,
             members: Box::default(),
+            beside: Arc::default(),
         }
     }
 
@@ -92,6 +97,7 @@ impl ServiceSnapshot {
         self.service == other.service
             && self.home == other.home
             && same_option(self.facts.as_ref(), other.facts.as_ref())
+            && same_chunks(&self.beside, &other.beside)
             && self.members.len() == other.members.len()
             && self
                 .members
@@ -120,6 +126,7 @@ impl Member {
             state,
             facts: None,
             chunks: Arc::default(),
+            cluster_uid: None,
         }
     }
 
@@ -128,13 +135,13 @@ impl Member {
             && self.service == other.service
             && (Arc::ptr_eq(&self.cluster, &other.cluster) || self.cluster == other.cluster)
             && same_option(self.facts.as_ref(), other.facts.as_ref())
-            && self.chunks.len() == other.chunks.len()
-            && self
-                .chunks
-                .iter()
-                .zip(other.chunks.iter())
-                .all(|(one, two)| Arc::ptr_eq(one, two))
+            && same_chunks(&self.chunks, &other.chunks)
+            && self.cluster_uid == other.cluster_uid
     }
+}
+
+fn same_chunks(one: &[Arc<Chunk>], two: &[Arc<Chunk>]) -> bool {
+    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| Arc::ptr_eq(one, two))
 }
 
 fn same_option<T: PartialEq>(one: Option<&Arc<T>>, two: Option<&Arc<T>>) -> bool {

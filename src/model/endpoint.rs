@@ -4,7 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Namespace, NodeName, PodName, ServiceName, Text, Zone};
+use super::{Namespace, NodeName, PodName, ServiceName, Text, Transport, Uid, Zone};
+
+/// Value of label `endpointslice.kubernetes.io/managed-by` on the EndpointSlices that we write; they are never read back.
+pub const OUR_MANAGED_BY: &str = "endpointslice-writer.tributary.dev";
 
 /// An EndpointSlice within its cluster, or a subset of an Endpoints object there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +30,33 @@ pub struct SliceFacts {
     pub endpoints: Box<[Endpoint]>,
     /// What the service mirror wrote on it, if it did.
     pub mirror: Option<Box<MirrorFacts>>,
+    /// Family of the addresses it may list.
+    pub family: AddressFamily,
+    /// Which object it is, and who writes it.
+    pub origin: SliceOrigin,
+}
+
+/// `addressType` of a slice that lists IP addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddressFamily {
+    /// `IPv4`.
+    #[default]
+    V4,
+    /// `IPv6`.
+    V6,
+}
+
+/// Which object a slice is, and who writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SliceOrigin {
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.generation`: grows whenever endpoints, ports or labels change; zero if not known.
+    pub generation: i64,
+    /// Label `endpointslice.kubernetes.io/managed-by`; may be empty.
+    pub managed_by: Text,
+    /// Whether it is a copy from another cluster: it has a label `multicluster.kubernetes.io/source-cluster`.
+    pub is_import: bool,
 }
 
 /// One entry of a slice's `ports`.
@@ -36,6 +66,10 @@ pub struct SlicePort {
     pub name: Text,
     /// The number endpoints listen on; `None` if the slice leaves it out, which means any, or it cannot be one.
     pub port: Option<u16>,
+    /// What runs over IP; plays no part in lookups.
+    pub transport: Transport,
+    /// `appProtocol`; never empty.
+    pub app_protocol: Option<Text>,
 }
 
 /// Labels and annotations that Linkerd's service mirror puts on the slices of a gateway mirror.
@@ -80,7 +114,7 @@ pub enum Backing {
 }
 
 /// `conditions` of an endpoint; an absent one has the meaning the API gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conditions {
     /// May take new traffic; absent means true.
     pub ready: bool,
@@ -88,6 +122,18 @@ pub struct Conditions {
     pub serving: bool,
     /// Is going away; absent means false.
     pub terminating: bool,
+}
+
+// === impl AddressFamily ===
+
+impl AddressFamily {
+    /// As `addressType` spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
 }
 
 // === impl SliceName ===

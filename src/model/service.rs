@@ -4,7 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::text::identifier;
-use super::{ClusterName, PortSet, Text};
+use super::{AddressFamily, ClusterName, Labels, PortSet, Text, Uid};
+
+/// Namespace and name of the Service that every cluster has, and whose uid no other cluster's has.
+pub const CLUSTER_SERVICE: (&str, &str) = ("default", "kubernetes");
 
 identifier! {
     /// Name of a Kubernetes namespace.
@@ -36,6 +39,22 @@ pub struct ServicePort {
     pub port: u16,
     /// The name slices are searched by; may be empty.
     pub name: Text,
+    /// What runs over IP; plays no part in lookups.
+    pub transport: Transport,
+    /// `appProtocol`; never empty.
+    pub app_protocol: Option<Text>,
+}
+
+/// `protocol` of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// `TCP`, also where nothing is said.
+    #[default]
+    Tcp,
+    /// `UDP`.
+    Udp,
+    /// `SCTP`.
+    Sctp,
 }
 
 /// `spec.internalTrafficPolicy`.
@@ -93,6 +112,48 @@ pub struct ServiceFacts {
     pub cluster_ips: Box<[IpAddr]>,
     /// Annotation `config.linkerd.io/opaque-ports`, names of its ports resolved; `None` if absent.
     pub opaque_ports: Option<PortSet>,
+    /// What else is known of the few Services that slices may be written for.
+    pub details: Option<Box<ServiceDetails>>,
+}
+
+/// What matters to who writes EndpointSlices for a Service, or compares clusters.
+///
+/// Kept of mirrors and federated Services, and of `default/kubernetes`, whose uid tells clusters apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own; any combination may be stored"
+)]
+pub struct ServiceDetails {
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// Label `mirror.linkerd.io/mirrored-service` is `true`.
+    pub is_mirror: bool,
+    /// It has a selector: Kubernetes writes slices for it.
+    pub has_selector: bool,
+    /// Its cluster IP is `None`.
+    pub is_headless: bool,
+    /// It is being deleted.
+    pub is_going: bool,
+    /// It has a label by which other clusters may mirror it.
+    pub is_exported: bool,
+    /// `spec.ipFamilies`.
+    pub families: IpFamilies,
+    /// Annotation `tributary.dev/endpoint-slices`.
+    pub endpoint_slices: Option<Text>,
+    /// Annotation `tributary.dev/endpoint-slices-audience`.
+    pub audience: Option<Text>,
+    /// All its labels.
+    pub labels: Labels,
+}
+
+/// Address families that a Service has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpFamilies {
+    /// It has IPv4.
+    pub v4: bool,
+    /// It has IPv6.
+    pub v6: bool,
 }
 
 // === impl ServiceName ===
@@ -110,6 +171,40 @@ impl ServiceName {
 impl fmt::Display for ServiceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+// === impl Transport ===
+
+impl Transport {
+    /// As the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
+
+    /// Reads the API's spelling; absence and anything unknown are TCP, which is what the API makes of absence.
+    pub fn of(text: Option<&str>) -> Self {
+        match text {
+            Some("UDP") => Self::Udp,
+            Some("SCTP") => Self::Sctp,
+            _ => Self::Tcp,
+        }
+    }
+}
+
+// === impl IpFamilies ===
+
+impl IpFamilies {
+    /// Whether a family is among them.
+    pub fn has(self, family: AddressFamily) -> bool {
+        match family {
+            AddressFamily::V4 => self.v4,
+            AddressFamily::V6 => self.v6,
+        }
     }
 }
 

@@ -6,10 +6,11 @@ use super::external::{with_label, with_port};
 use super::{ip, split};
 use crate::index::{Change, Object};
 use crate::model::{
-    Backing, Conditions, Endpoint, Federation, HostPorts, Membership, MirrorFacts, NodeFacts,
-    Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate, PortSet, ProfileFacts,
-    ProfileName, ProxyPorts, RemoteService, ServiceFacts, ServiceName, ServicePort, SliceFacts,
-    SliceName, SlicePort, TrafficPolicy, Zone,
+    AddressFamily, Backing, Conditions, Endpoint, Federation, HostPorts, IpFamilies, Membership,
+    MirrorFacts, NodeFacts, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate,
+    PortSet, ProfileFacts, ProfileName, ProxyPorts, RemoteService, ServiceDetails, ServiceFacts,
+    ServiceName, ServicePort, SliceFacts, SliceName, SliceOrigin, SlicePort, TrafficPolicy,
+    Transport, Zone,
 };
 
 /// A Service to be.
@@ -29,6 +30,8 @@ pub struct SliceBuilder {
     ports: Option<Vec<SlicePort>>,
     endpoints: Vec<Endpoint>,
     mirror: Option<MirrorFacts>,
+    family: AddressFamily,
+    origin: SliceOrigin,
 }
 
 /// A Pod to be.
@@ -58,6 +61,8 @@ pub fn slice(name: &str) -> SliceBuilder {
         ports: None,
         endpoints: Vec::new(),
         mirror: None,
+        family: AddressFamily::V4,
+        origin: SliceOrigin::default(),
     }
 }
 
@@ -127,8 +132,12 @@ impl ServiceBuilder {
     /// With a port that slices are searched for by name.
     #[must_use]
     pub fn port(mut self, port: u16, name: &str) -> Self {
-        let name = name.into();
-        self.ports.push(ServicePort { port, name });
+        self.ports.push(ServicePort {
+            port,
+            name: name.into(),
+            transport: Transport::Tcp,
+            app_protocol: None,
+        });
         self
     }
 
@@ -186,6 +195,43 @@ impl ServiceBuilder {
         self
     }
 
+    /// Over something else than TCP: the last port.
+    #[must_use]
+    pub fn over(mut self, transport: Transport) -> Self {
+        match self.ports.last_mut() {
+            Some(port) => port.transport = transport,
+            None => panic!("say which port first"),
+        }
+        self
+    }
+
+    /// Speaking a protocol: the last port.
+    #[must_use]
+    pub fn speaking(mut self, protocol: &str) -> Self {
+        match self.ports.last_mut() {
+            Some(port) => port.app_protocol = Some(protocol.into()),
+            None => panic!("say which port first"),
+        }
+        self
+    }
+
+    /// With what is kept of a mirror, IPv4 and with this uid; `change` alters the rest.
+    #[must_use]
+    pub fn mirror(mut self, uid: &str, change: impl FnOnce(&mut ServiceDetails)) -> Self {
+        let mut details = ServiceDetails {
+            uid: uid.into(),
+            is_mirror: true,
+            families: IpFamilies {
+                v4: true,
+                v6: false,
+            },
+            ..ServiceDetails::default()
+        };
+        change(&mut details);
+        self.facts.details = Some(Box::new(details));
+        self
+    }
+
     /// Its name.
     pub fn name(&self) -> ServiceName {
         self.name.clone()
@@ -229,6 +275,8 @@ impl SliceBuilder {
         self.ports.get_or_insert_default().push(SlicePort {
             name,
             port: Some(port),
+            transport: Transport::Tcp,
+            app_protocol: None,
         });
         self
     }
@@ -237,6 +285,44 @@ impl SliceBuilder {
     #[must_use]
     pub fn without_ports(mut self) -> Self {
         self.ports = Some(Vec::new());
+        self
+    }
+
+    /// Listing IPv6 addresses.
+    #[must_use]
+    pub fn ipv6(mut self) -> Self {
+        self.family = AddressFamily::V6;
+        self
+    }
+
+    /// Being this object, at this generation.
+    #[must_use]
+    pub fn object_of(mut self, uid: &str, generation: i64) -> Self {
+        self.origin.uid = uid.into();
+        self.origin.generation = generation;
+        self
+    }
+
+    /// Written by somebody.
+    #[must_use]
+    pub fn managed_by(mut self, manager: &str) -> Self {
+        self.origin.managed_by = manager.into();
+        self
+    }
+
+    /// Copied from another cluster by somebody.
+    #[must_use]
+    pub fn imported(mut self) -> Self {
+        self.origin.is_import = true;
+        self
+    }
+
+    /// The last port, without its number.
+    #[must_use]
+    pub fn numberless(mut self) -> Self {
+        if let Some(port) = self.ports.as_mut().and_then(|ports| ports.last_mut()) {
+            port.port = None;
+        }
         self
     }
 
@@ -319,6 +405,18 @@ impl SliceBuilder {
         self.change(|endpoint| endpoint.conditions = conditions)
     }
 
+    /// The address has these conditions: ready, serving, terminating.
+    #[must_use]
+    pub fn conditions(self, ready: bool, serving: bool, terminating: bool) -> Self {
+        self.change(|endpoint| {
+            endpoint.conditions = Conditions {
+                ready,
+                serving,
+                terminating,
+            };
+        })
+    }
+
     /// The slice's name.
     pub fn name(&self) -> SliceName {
         SliceName::new(self.service.namespace.clone(), self.name.as_str())
@@ -331,6 +429,8 @@ impl SliceBuilder {
             vec![SlicePort {
                 name: "http".into(),
                 port: Some(8080),
+                transport: Transport::Tcp,
+                app_protocol: None,
             }]
         };
         let facts = SliceFacts {
@@ -338,6 +438,8 @@ impl SliceBuilder {
             ports: self.ports.unwrap_or_else(default_port).into(),
             endpoints: self.endpoints.into(),
             mirror: self.mirror.map(Box::new),
+            family: self.family,
+            origin: self.origin,
         };
         Object::Slice(name, facts)
     }

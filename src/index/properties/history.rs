@@ -10,12 +10,12 @@ use proptest::sample::select;
 
 use crate::index::{Families, Kind, Object};
 use crate::model::{
-    Backing, Condition, Conditions, Endpoint, ExternalWorkloadFacts, ExternalWorkloadName,
-    Federation, HostPorts, Membership, MirrorFacts, NamedPort, NodeFacts, NodeName, Override,
-    Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate, PortSet, ProfileFacts,
-    ProfileName, ProxyPorts, RemoteService, Requirement, Selector, ServerFacts, ServerName,
-    ServerPort, ServiceFacts, ServiceName, ServicePort, SliceFacts, SliceName, SlicePort, Text,
-    TrafficPolicy, Traits, Zone,
+    AddressFamily, Backing, Condition, Conditions, Endpoint, ExternalWorkloadFacts,
+    ExternalWorkloadName, Federation, HostPorts, Membership, MirrorFacts, NamedPort, NodeFacts,
+    NodeName, Override, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate,
+    PortSet, ProfileFacts, ProfileName, ProxyPorts, RemoteService, Requirement, Selector,
+    ServerFacts, ServerName, ServerPort, ServiceFacts, ServiceName, ServicePort, SliceFacts,
+    SliceName, SliceOrigin, SlicePort, Text, TrafficPolicy, Traits, Transport, Zone,
 };
 use crate::testing::HOME;
 
@@ -215,6 +215,8 @@ fn service() -> impl Strategy<Value = Object> {
                 let port = |(port, name): (u16, &str)| ServicePort {
                     port,
                     name: name.into(),
+                    transport: Transport::Tcp,
+                    app_protocol: None,
                 };
                 let facts = ServiceFacts {
                     ports: ports.into_iter().map(port).collect(),
@@ -227,6 +229,7 @@ fn service() -> impl Strategy<Value = Object> {
                     membership,
                     cluster_ips: cluster_ips.into(),
                     opaque_ports: None,
+                    details: None,
                 };
                 Object::Service(name, facts)
             },
@@ -289,12 +292,16 @@ fn slice_facts() -> impl Strategy<Value = SliceFacts> {
             let port = |(name, port): (&str, u16)| SlicePort {
                 name: name.into(),
                 port: Some(port),
+                transport: Transport::Tcp,
+                app_protocol: None,
             };
             SliceFacts {
                 ports: ports.into_iter().map(port).collect(),
                 endpoints: endpoints.into(),
                 mirror,
                 service,
+                family: AddressFamily::V4,
+                origin: SliceOrigin::default(),
             }
         })
 }

@@ -18,13 +18,11 @@ use serde::de::DeserializeOwned;
 use super::objects::{self, HasMetadata, Metadata, OwnerReference};
 use crate::index::{Kind, Object, ObjectName};
 use crate::model::{
-    ExternalWorkloadName, Federation, Labels, Membership, NamedPort, NodeFacts, NodeName, Owner,
-    OwnerKind, OwnerName, PodName, PortSet, ProfileName, RemoteService, ServerName, ServiceFacts,
-    ServiceName, ServicePort, SliceName, Text, TrafficPolicy, Traits, Zone,
+    CLUSTER_SERVICE, ExternalWorkloadName, Federation, IpFamilies, Labels, Membership, NamedPort,
+    NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodName, PortSet, ProfileName, RemoteService,
+    ServerName, ServiceDetails, ServiceFacts, ServiceName, ServicePort, SliceName, Text,
+    TrafficPolicy, Traits, Transport, Zone,
 };
-
-/// Value of `endpointslice.kubernetes.io/managed-by` on the EndpointSlices we write; they are never read back.
-pub const OUR_MANAGED_BY: &str = "endpointslice-writer.tributary.dev";
 
 /// Annotation that lists ports whose protocol must not be guessed.
 const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
@@ -216,6 +214,8 @@ impl Convert for objects::Service {
             Some(ServicePort {
                 port: port_number(entry.port?, warnings)?,
                 name: Text::from(entry.name.as_deref().unwrap_or_default()),
+                transport: Transport::of(entry.protocol.as_deref()),
+                app_protocol: filled(entry.app_protocol.as_deref()).map(Text::from),
             })
         });
         let ports: Box<[ServicePort]> = ports.collect();
@@ -236,6 +236,7 @@ impl Convert for objects::Service {
                 _ => TrafficPolicy::Cluster,
             },
             membership: membership(&self.metadata, warnings),
+            details: service_details(self).map(Box::new),
         };
         Some(Object::Service(name, facts))
     }
@@ -385,6 +386,51 @@ fn profile_name(metadata: &Metadata) -> ProfileName {
     ProfileName::new(metadata.namespace.as_str(), metadata.name.as_str())
 }
 
+/// What else is kept of a Service that EndpointSlices may be written for, and of the one that tells clusters apart.
+fn service_details(service: &objects::Service) -> Option<ServiceDetails> {
+    let (metadata, spec) = (&service.metadata, &service.spec);
+    let labels = &metadata.labels;
+    let is_mirror = labels.mirrored_service.as_deref() == Some("true");
+    let tells_clusters_apart =
+        metadata.namespace == CLUSTER_SERVICE.0 && metadata.name == CLUSTER_SERVICE.1;
+    if !is_mirror && !tells_clusters_apart {
+        return None;
+    }
+    let has_family = |family: &str| spec.ip_families.iter().any(|known| known == family);
+    Some(ServiceDetails {
+        uid: metadata.uid.as_str().into(),
+        is_mirror,
+        has_selector: !spec.selector.is_empty(),
+        is_headless: spec.cluster_ip.as_deref() == Some("None"),
+        is_going: metadata.deletion_timestamp.is_some(),
+        is_exported: labels.exported.is_some() || labels.federated.is_some(),
+        families: IpFamilies {
+            v4: has_family("IPv4"),
+            v6: has_family("IPv6"),
+        },
+        endpoint_slices: metadata
+            .annotations
+            .endpoint_slices
+            .as_deref()
+            .map(Text::from),
+        audience: metadata.annotations.audience.as_deref().map(Text::from),
+        labels: all_labels(metadata),
+    })
+}
+
+/// Every label of an object; `null` is the empty value.
+fn all_labels(metadata: &Metadata) -> Labels {
+    let labels = metadata.labels.all.iter();
+    labels
+        .map(|(key, value)| {
+            (
+                Text::from(key.as_str()),
+                Text::from(value.as_deref().unwrap_or_default()),
+            )
+        })
+        .collect()
+}
+
 /// The addresses of a Service, of which a headless one has none.
 fn cluster_ips(spec: &objects::ServiceSpec, warnings: &mut Vec<Warning>) -> Box<[IpAddr]> {
     let several = spec.cluster_ips.iter().map(String::as_str);
@@ -460,11 +506,6 @@ fn traits<'a>(
     metadata: &Metadata,
     ports: impl Iterator<Item = (Option<&'a str>, Option<i64>)>,
 ) -> Traits {
-    let text = |value: &Option<String>| Text::from(value.as_deref().unwrap_or_default());
-    let labels = metadata.labels.all.iter();
-    let labels: Labels = labels
-        .map(|(key, value)| (Text::from(key.as_str()), text(value)))
-        .collect();
     let mut ports: Vec<NamedPort> = ports
         .filter_map(|(name, port)| {
             Some(NamedPort {
@@ -476,7 +517,7 @@ fn traits<'a>(
     ports.sort_unstable();
     ports.dedup();
     Traits {
-        labels,
+        labels: all_labels(metadata),
         ports: ports.into(),
     }
 }

@@ -26,6 +26,12 @@ pub struct Metadata {
     /// Namespace; empty for objects that have none.
     #[serde(deserialize_with = "or_default")]
     pub namespace: String,
+    /// Tells it from other objects of its name.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// Grows with every change of what is wanted.
+    #[serde(deserialize_with = "or_default")]
+    pub generation: i64,
     /// Version of the object, opaque.
     #[serde(deserialize_with = "or_default")]
     pub resource_version: String,
@@ -56,8 +62,16 @@ pub struct Labels {
     pub service_name: Option<String>,
     /// EndpointSlice: who writes it.
     pub managed_by: Option<String>,
+    /// EndpointSlice: the cluster that it was copied from.
+    pub source_cluster: Option<String>,
     /// EndpointSlice, Endpoints: the cluster that a gateway mirror stands for.
     pub mirrored_cluster: Option<String>,
+    /// Service: `true` if it stands for Services of other clusters.
+    pub mirrored_service: Option<String>,
+    /// Service: how other clusters may mirror it.
+    pub exported: Option<String>,
+    /// Service: it is a member of a federated Service of other clusters.
+    pub federated: Option<String>,
     /// Service: the cluster that has the Service behind a mirror.
     pub remote_discovery: Option<String>,
     /// Service: name of the Service behind a mirror.
@@ -99,6 +113,12 @@ pub struct Annotations {
     /// Service: the remote members of a federated Service.
     #[serde(rename = "multicluster.linkerd.io/remote-discovery")]
     pub remote_discovery: Option<String>,
+    /// Service: whether EndpointSlices are written for it.
+    #[serde(rename = "tributary.dev/endpoint-slices")]
+    pub endpoint_slices: Option<String>,
+    /// Service: for whom EndpointSlices are written.
+    #[serde(rename = "tributary.dev/endpoint-slices-audience")]
+    pub audience: Option<String>,
     /// Secret: suffix of the identities of the cluster's Pods.
     #[serde(rename = "multicluster.linkerd.io/trust-domain")]
     pub trust_domain: Option<String>,
@@ -146,6 +166,12 @@ pub struct ServiceSpec {
     /// Its addresses.
     #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
     pub cluster_ips: Vec<String>,
+    /// Families of its addresses, `IPv4` or `IPv6`.
+    #[serde(deserialize_with = "or_default")]
+    pub ip_families: Vec<String>,
+    /// Labels of the Pods that are behind it.
+    #[serde(deserialize_with = "or_default")]
+    pub selector: BTreeMap<String, Option<String>>,
     /// The ports.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<Port>,
@@ -153,12 +179,16 @@ pub struct ServiceSpec {
 
 /// A port of a Service, of an EndpointSlice or of a subset of an Endpoints object.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Port {
     /// Its name.
     pub name: Option<String>,
     /// Its number.
     pub port: Option<i64>,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Option<String>,
+    /// What is spoken over it.
+    pub app_protocol: Option<String>,
 }
 
 /// `EndpointSlice` of `discovery.k8s.io/v1`.
@@ -585,7 +615,11 @@ impl From<BTreeMap<String, Option<String>>> for Labels {
         Self {
             service_name: label("kubernetes.io/service-name"),
             managed_by: label("endpointslice.kubernetes.io/managed-by"),
+            source_cluster: label("multicluster.kubernetes.io/source-cluster"),
             mirrored_cluster: label("mirror.linkerd.io/cluster-name"),
+            mirrored_service: label("mirror.linkerd.io/mirrored-service"),
+            exported: label("mirror.linkerd.io/exported"),
+            federated: label("mirror.linkerd.io/federated"),
             remote_discovery: label("multicluster.linkerd.io/remote-discovery"),
             remote_service: label("multicluster.linkerd.io/remote-service"),
             cluster_name: label("multicluster.linkerd.io/cluster-name"),

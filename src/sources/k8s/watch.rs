@@ -29,6 +29,11 @@ use crate::index::Kind;
 /// How long the server keeps one request open, drawn anew each time so that requests do not end together.
 const WATCH_SECONDS: std::ops::Range<u32> = 18..24;
 
+/// EndpointSlices that no writer of this kind made, be it here or in another cluster: theirs are never read, and with many clusters
+/// that write for one another they would be most of the traffic.
+const SLICES_OF_OTHERS: &str =
+    "endpointslice.kubernetes.io/managed-by!=endpointslice-writer.tributary.dev";
+
 /// Silence after which a watch is dead: its request should have ended before.
 const SILENCE_MAX: Duration = Duration::from_secs(28);
 
@@ -171,7 +176,7 @@ impl Resource {
         Self {
             path: path.to_owned(),
             fields: None,
-            labels: None,
+            labels: (kind == Kind::EndpointSlice).then_some(SLICES_OF_OTHERS),
             content,
             page_size,
         }

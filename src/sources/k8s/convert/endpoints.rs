@@ -4,7 +4,10 @@
 
 use super::super::objects::{EndpointAddress, EndpointSubset, Endpoints, Port};
 use super::{Warning, filled, ip, slice};
-use crate::model::{Conditions, Endpoint, MirrorFacts, ServiceName, SliceFacts, SlicePort, Text};
+use crate::model::{
+    AddressFamily, Conditions, Endpoint, MirrorFacts, ServiceName, SliceFacts, SliceOrigin,
+    SlicePort, Text, Transport,
+};
 
 /// Kinds of target that an address can have.
 const TARGETS: &[&str] = &[slice::POD];
@@ -45,6 +48,8 @@ fn subset(
         ports: ports(&subset.ports, warnings),
         endpoints,
         mirror: mirror.cloned().map(Box::new),
+        family: AddressFamily::default(),
+        origin: SliceOrigin::default(),
     }
 }
 
@@ -54,6 +59,8 @@ fn ports(entries: &[Port], warnings: &mut Vec<Warning>) -> Box<[SlicePort]> {
         [] => [SlicePort {
             name: Text::default(),
             port: None,
+            transport: Transport::default(),
+            app_protocol: None,
         }]
         .into(),
         entries => slice::ports(entries, warnings),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::super::objects::{
     Endpoint as EndpointObject, EndpointSlice, Metadata, ObjectReference, Port,
 };
-use super::{OUR_MANAGED_BY, Warning, filled, port_number, quote};
+use super::{Warning, filled, port_number, quote};
 use crate::model::{
-    Backing, Conditions, Endpoint, MirrorFacts, PodName, ServiceName, SliceFacts, SlicePort, Text,
-    Zone,
+    AddressFamily, Backing, Conditions, Endpoint, MirrorFacts, OUR_MANAGED_BY, PodName,
+    ServiceName, SliceFacts, SliceOrigin, SlicePort, Text, Transport, Zone,
 };
 
 /// `kind` of a target that is a Pod.
@@ -39,7 +39,21 @@ pub(super) fn facts(slice: &EndpointSlice, warnings: &mut Vec<Warning>) -> Optio
         ports,
         endpoints: endpoints.into(),
         mirror: mirror(metadata).map(Box::new),
+        family: match slice.address_type.as_str() {
+            "IPv6" => AddressFamily::V6,
+            _ => AddressFamily::V4,
+        },
+        origin: origin(metadata),
     })
+}
+
+fn origin(metadata: &Metadata) -> SliceOrigin {
+    SliceOrigin {
+        uid: metadata.uid.as_str().into(),
+        generation: metadata.generation,
+        managed_by: Text::from(metadata.labels.managed_by.as_deref().unwrap_or_default()),
+        is_import: metadata.labels.source_cluster.is_some(),
+    }
 }
 
 /// The Service of the label, else the first owner of kind Service.
@@ -58,6 +72,8 @@ pub(super) fn ports(entries: &[Port], warnings: &mut Vec<Warning>) -> Box<[Slice
     let ports = entries.iter().map(|entry| SlicePort {
         name: Text::from(entry.name.as_deref().unwrap_or_default()),
         port: entry.port.and_then(|port| port_number(port, warnings)),
+        transport: Transport::of(entry.protocol.as_deref()),
+        app_protocol: filled(entry.app_protocol.as_deref()).map(Text::from),
     });
     ports.collect()
 }
