@@ -1,10 +1,15 @@
 //! Wiring: builds every task, owns them all, and orders start-up and shutdown.
 
+pub mod slices;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use anyhow::Context;
+use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -14,7 +19,7 @@ use tonic::service::Routes;
 use tracing::{error, info};
 
 use crate::admin::{ProcessCollector, Registries};
-use crate::config::{Config, ListenAddr, Source, TransportMode};
+use crate::config::{Config, ListenAddr, Source, TransportMode, WriterMode};
 use crate::frontends::destination::{self, Destination, Translation};
 use crate::frontends::introspection::Introspection;
 use crate::frontends::xds::{self, Xds};
@@ -27,8 +32,9 @@ use crate::publish::{
 };
 use crate::readiness::Readiness;
 use crate::sources::file::{FileConfig, FileMetrics, FileSource};
-use crate::sources::k8s::{KubernetesConfig, KubernetesSource};
+use crate::sources::k8s::{HomeAccess, KubernetesConfig, KubernetesSource};
 use crate::sources::metrics::SourceMetrics;
+use crate::writer::{self, Writer};
 use crate::{admin, server};
 
 /// Names under which `grpc.health.v1` answers, besides the empty one.
@@ -45,6 +51,8 @@ const XDS_HEALTH_OF: &[&str] = &[
 const GRPC_LISTENER: &str = "gRPC listener";
 /// See [`GRPC_LISTENER`].
 const XDS_LISTENER: &str = "xDS listener";
+/// The task that writes EndpointSlices.
+const WRITER: &str = "EndpointSlice writer";
 
 /// What a source works with.
 #[derive(Debug)]
@@ -208,6 +216,7 @@ impl App {
             shutdown,
             tasks,
         };
+        app.write_slices(config, &mut registries.ours);
         let listeners = server::Metrics::register(&mut registries.ours, &mut registries.linkerd)
             .context("reading the descriptors of our own gRPC services failed")?;
         if let Some(listener) = grpc {
@@ -227,6 +236,35 @@ impl App {
             });
         }
         Ok(app)
+    }
+
+    /// Starts the writer of EndpointSlices, if it is asked for.
+    fn write_slices(&mut self, config: &Config, registry: &mut Registry) {
+        let Source::Kubernetes { kubeconfig } = &config.source else {
+            return;
+        };
+        if self.grpc.is_none() && self.admin.is_none() {
+            // Only looking: nothing is served, and nothing is written.
+            return;
+        }
+        let metrics = writer::Metrics::register(registry.sub_registry_with_prefix("writer"));
+        let access: Arc<dyn writer::Access> =
+            Arc::new(WriterAccess(HomeAccess::new(kubeconfig.clone())));
+        let stopped = self.shutdown.streams.clone();
+        let Some(options) = writer_options(config) else {
+            self.tasks.spawn(async move {
+                let counting = writer::report_leftovers(access, metrics);
+                stopped.run_until_cancelled(counting).await;
+                stopped.cancelled().await;
+                (WRITER, Ok(()))
+            });
+            return;
+        };
+        let writer = Writer::new(self.catalog.clone(), options, access, metrics);
+        self.tasks.spawn(async move {
+            writer.run(stopped).await;
+            (WRITER, Ok(()))
+        });
     }
 
     fn serve_grpc(
@@ -400,6 +438,41 @@ impl Cause {
             }
             (None, None) => Ok(()),
         }
+    }
+}
+
+/// The writer's way to the home cluster.
+#[derive(Debug)]
+struct WriterAccess(HomeAccess);
+
+impl writer::Access for WriterAccess {
+    fn client(&self) -> BoxFuture<'_, Result<kube::Client, String>> {
+        Box::pin(self.0.client())
+    }
+
+    fn refresh(&self) {
+        self.0.refresh();
+    }
+}
+
+/// How the writer works; `None` if it is off.
+fn writer_options(config: &Config) -> Option<writer::Options> {
+    let mode = match config.writer.mode {
+        WriterMode::Off => return None,
+        WriterMode::On => writer::Mode::On,
+        WriterMode::DryRun => writer::Mode::DryRun,
+        WriterMode::Remove => writer::Mode::Remove,
+    };
+    Some(options_of(config, mode))
+}
+
+fn options_of(config: &Config, mode: writer::Mode) -> writer::Options {
+    writer::Options {
+        mode,
+        settings: config.writer.settings.clone(),
+        pace: config.writer.pace,
+        namespace: config.controller_namespace.clone(),
+        instance: config.replica_name.clone(),
     }
 }
 

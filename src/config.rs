@@ -9,6 +9,7 @@ mod duration;
 mod http2;
 mod listen;
 mod reference;
+mod slices;
 mod usage;
 
 use std::ffi::OsString;
@@ -21,11 +22,15 @@ use tracing::{error, warn};
 
 pub use args::{LogFormat, LogLevel, OutputFormat};
 pub use listen::ListenAddr;
+pub use slices::{WriterConfig, WriterMode};
 pub use usage::UsageError;
 
 use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, Text};
 use crate::proto::destination::Http2ClientParams;
-use args::{Cli, DemoArgs, EndpointsArgs, ProfileArgs, ServeArgs, Subcommand};
+use args::{
+    ChoiceOnly, Cli, DemoArgs, EndpointsArgs, HomeArgs, ProfileArgs, ServeArgs, Subcommand,
+    WriterCommand,
+};
 use usage::Origins;
 
 /// Domain of cluster-internal names, and trust domain, where none is configured.
@@ -44,6 +49,10 @@ pub enum Command {
     Endpoints(Box<EndpointsQuery>),
     /// Show the profile of an authority, asking a running server.
     Profile(Box<ProfileQuery>),
+    /// Show what the EndpointSlice writer would do; linked clusters are waited for this long.
+    WriterPlan(Box<Config>, Duration),
+    /// Delete every EndpointSlice of the writer.
+    WriterCleanup(Box<Cleanup>),
     /// Print a shell's completion script.
     Completions(clap_complete::Shell),
 }
@@ -100,6 +109,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// How long a client may leave what it is sent unread before its stream is cut; the longest there is means for ever.
     pub stream_stall_timeout: Duration,
+    /// Whether and how EndpointSlices are written.
+    pub writer: WriterConfig,
     /// What is logged, and how.
     pub log: LogConfig,
     /// What was odd about the flags, to be logged once logging works.
@@ -136,6 +147,24 @@ pub enum TransportMode {
     Transparent,
     /// At the proxy's inbound port, behind a transport header.
     TransportHeader,
+}
+
+/// Which cluster is to be cleaned of the writer's EndpointSlices.
+#[derive(Clone, Debug)]
+pub struct Cleanup {
+    /// The cluster.
+    pub config: Config,
+    /// Whether to ask first.
+    pub confirmation: Confirmation,
+}
+
+/// Whether to ask before something is done that cannot be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// Ask.
+    Ask,
+    /// The user has said yes already.
+    Given,
 }
 
 /// What is logged, and how.
@@ -221,7 +250,8 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
     let refused = |error| usage::stop(&error, &args);
     let matches = command().try_get_matches_from(&args).map_err(refused)?;
     let cli = Cli::from_arg_matches(&matches).map_err(refused)?;
-    let origins = Origins(matches.subcommand().map_or(&matches, |(_, of)| of));
+    let of = matches.subcommand().map_or(&matches, |(_, of)| of);
+    let origins = Origins(of.subcommand().map_or(of, |(_, of)| of));
     match cli.command {
         Subcommand::Destination { args } => destination(&args),
         Subcommand::Serve(serve) => Config::new(*serve, origins)
@@ -234,6 +264,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
         Subcommand::Profile(profile) => ProfileQuery::new(profile)
             .map(|query| Command::Profile(Box::new(query)))
             .map_err(Stop::Usage),
+        Subcommand::Writer { command } => writer(command, origins).map_err(Stop::Usage),
         Subcommand::Completions { shell } => Ok(Command::Completions(shell)),
     }
 }
@@ -248,6 +279,25 @@ fn replica_name() -> String {
         .and_then(|name| name.into_string().ok())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "tributary".to_owned())
+}
+
+fn writer(command: WriterCommand, origins: Origins<'_>) -> Result<Command, UsageError> {
+    match command {
+        WriterCommand::Plan(args) => {
+            let patience = args.wait;
+            let config = Config::looking(args.home, args.choice, origins)?;
+            slices::check_name(&config.cluster_name, origins)?;
+            Ok(Command::WriterPlan(Box::new(config), patience))
+        }
+        WriterCommand::Cleanup(args) => Ok(Command::WriterCleanup(Box::new(Cleanup {
+            config: Config::looking(args.home, args.choice, origins)?,
+            confirmation: if args.yes {
+                Confirmation::Given
+            } else {
+                Confirmation::Ask
+            },
+        }))),
+    }
 }
 
 /// Reads the arguments of Linkerd's destination controller.
@@ -275,7 +325,11 @@ fn destination(args: &[String]) -> Result<Command, Stop> {
 /// The definition of the command line, for generators.
 pub fn command() -> clap::Command {
     // Help is about what may be set; what is set may be nobody else's business.
-    Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)))
+    fn hidden(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|arg| arg.hide_env_values(true));
+        command.mut_subcommands(hidden)
+    }
+    hidden(Cli::command())
 }
 
 /// How output to this stream may be coloured: by nothing unless it is a terminal, and not where `NO_COLOR` asks for it.
@@ -336,6 +390,19 @@ impl Config {
             ));
         }
         let cluster_name = required("--cluster-name", &args.cluster_name, origins)?;
+        let writer = WriterConfig::new(args.writer, &cluster_name.into(), origins)?;
+        if writer.mode != WriterMode::Off && !args.manifests.as_os_str().is_empty() {
+            return Err(origins.refuse(
+                "--endpoint-slices",
+                "there is nothing to write to with --manifests; leave one of them out",
+            ));
+        }
+        if writer.mode != WriterMode::Off && !args.enable_endpoint_slices {
+            return Err(origins.refuse(
+                "--endpoint-slices",
+                "EndpointSlices are copied from EndpointSlices, which --enable-endpoint-slices=false does not read; leave one of them out",
+            ));
+        }
         Ok(Self {
             addr: args.addr.0,
             metrics_addr: args.metrics_addr.0,
@@ -370,8 +437,55 @@ impl Config {
             } else {
                 args.stream_stall_timeout
             },
+            writer,
             log: args.log.into(),
             notices,
+        })
+    }
+}
+
+impl Config {
+    /// The configuration of a command that looks at a cluster once and serves nobody.
+    fn looking(
+        home: HomeArgs,
+        choice: ChoiceOnly,
+        origins: Origins<'_>,
+    ) -> Result<Self, UsageError> {
+        let cluster_name =
+            ClusterName::from(required("--cluster-name", &home.cluster_name, origins)?);
+        let source = Source::new(home.kubeconfig, PathBuf::new(), &home.cluster_name, origins)?;
+        Ok(Self {
+            addr: None,
+            xds_addr: None,
+            metrics_addr: None,
+            replica_name: replica_name(),
+            source,
+            endpoint_kind: EndpointKind::EndpointSlice,
+            writer: choice.config(WriterMode::Off, cluster_name.clone()),
+            cluster_name,
+            controller_namespace: required(
+                "--controller-namespace",
+                &home.controller_namespace,
+                origins,
+            )?
+            .into(),
+            cluster_domain: DEFAULT_DOMAIN.into(),
+            identity_trust_domain: DEFAULT_DOMAIN.into(),
+            default_opaque_ports: PortSet::default(),
+            enable_h2_upgrade: true,
+            enable_ipv6: true,
+            outbound_transport_mode: TransportMode::Transparent,
+            ext_endpoint_zone_weights: false,
+            meshed_http2_client_params: None,
+            startup_grace: Duration::ZERO,
+            max_streams: 1,
+            drain_timeout: Duration::ZERO,
+            stream_stall_timeout: Duration::MAX,
+            log: LogConfig {
+                level: home.level,
+                format: LogFormat::Plain,
+            },
+            notices: Vec::new(),
         })
     }
 }

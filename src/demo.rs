@@ -20,7 +20,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::app::{self, App, SourceContext};
-use crate::config::{Config, DemoConfig, ListenAddr, LogConfig, Source, TransportMode};
+use crate::config::{
+    Config, DemoConfig, ListenAddr, LogConfig, Source, TransportMode, WriterConfig,
+};
 use crate::index::Change;
 use crate::model::{EndpointKind, PortSet};
 use crate::publish::ChangeSender;
@@ -389,6 +391,7 @@ fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: Log
         max_streams: 1000,
         drain_timeout: DRAIN_TIMEOUT,
         stream_stall_timeout: Duration::from_mins(5),
+        writer: WriterConfig::off(world::HOME.into()),
         log,
         notices: Vec::new(),
     }

@@ -2,7 +2,7 @@
 //!
 //! Facts come in from `sources`; the pure [`index`] turns them into one immutable snapshot per Service; [`publish`] hands
 //! snapshots to every stream; [`frontends`] select the view of each client and translate it into their protocol. Imports
-//! point at [`model`]; [`app`] wires it all.
+//! point at [`model`]; [`app`] wires it all. Where it is turned on, the [`writer`] keeps EndpointSlices for gateways.
 
 pub mod admin;
 pub mod app;
@@ -18,6 +18,7 @@ pub mod readiness;
 pub mod server;
 pub mod sources;
 pub mod telemetry;
+pub mod writer;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -51,6 +51,17 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 demo::run(config).await?;
                 Ok(ExitCode::SUCCESS)
             }
+            Command::WriterPlan(config, patience) => {
+                telemetry::init(config.log)?;
+                let verdict = app::slices::plan(*config, patience, &mut io::stdout()).await?;
+                Ok(verdict.into())
+            }
+            Command::WriterCleanup(cleanup) => {
+                telemetry::init(cleanup.config.log)?;
+                let mut input = io::BufReader::new(io::stdin());
+                let verdict = app::slices::cleanup(&cleanup, &mut input, &mut io::stdout()).await?;
+                Ok(verdict.into())
+            }
             Command::Completions(shell) => {
                 cli::completions(shell, &mut io::stdout())?;
                 Ok(Verdict::Fine.into())

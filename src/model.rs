@@ -3,6 +3,8 @@
 //! Nothing here does I/O, knows a clock or names a wire type. A *fact* is what one Kubernetes object says, trimmed
 //! to the fields discovery uses; sources make facts, the [index](crate::index) joins them.
 
+pub mod copying;
+
 mod addresses;
 mod authority;
 mod cluster;

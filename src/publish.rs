@@ -5,6 +5,7 @@
 //! writer. No queue stands between the writer and a stream: a stream looks at what is true when it is able to send.
 
 mod catalog;
+mod changed;
 mod indexer;
 mod metrics;
 mod news;
@@ -16,6 +17,7 @@ mod status;
 mod tables;
 
 pub use catalog::{Catalog, Subscription};
+pub use changed::ChangedServices;
 pub use indexer::{IndexMetrics, Indexer};
 pub use metrics::{ClusterCollector, LinkerdCollector};
 pub use published::{Frames, ViewVersion};

@@ -41,3 +41,5 @@ mod outages;
 mod rotation;
 #[path = "apiserver/victim.rs"]
 mod victim;
+#[path = "apiserver/writer.rs"]
+mod writer;

@@ -114,6 +114,11 @@ const RULES: &[Rule] = &[
         never: KUBERNETES,
     },
     Rule {
+        place: "writer",
+        ours: &["model", "index", "publish", "writer"],
+        never: WIRE,
+    },
+    Rule {
         place: "config",
         ours: &["config", "model", "proto"],
         never: &["kube", "tonic", "prost"],

@@ -37,6 +37,7 @@ fn everything() -> Registries {
     destination::Metrics::register(ours.sub_registry_with_prefix("destination"), linkerd).touch();
     xds::Metrics::register(ours.sub_registry_with_prefix("xds")).touch();
     server::Metrics::register(ours, linkerd).expect("descriptors");
+    writer::Metrics::register(ours.sub_registry_with_prefix("writer")).touch();
     let board = StatusBoard::default();
     board.add(&HOME.into(), ClusterRole::Home, EndpointKind::EndpointSlice);
     for kind in Kind::ALL {

@@ -12,6 +12,8 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand as ClapSubcommand, ValueEnum};
 
 use super::duration::parse_duration;
+pub(super) use super::slices::ChoiceArgs as ChoiceOnly;
+use super::slices::WriterArgs;
 use super::{ListenAddr, LogConfig, http2};
 use crate::proto::destination::Http2ClientParams;
 
@@ -39,7 +41,7 @@ pub(super) enum Subcommand {
     /// Serve a cluster and the clusters linked to it
     ///
     /// Reads Services, EndpointSlices, Pods and Nodes of the home cluster, and those of every cluster whose credentials
-    /// lie in the control-plane namespace. It only ever reads. Every flag can also be set in the environment, under
+    /// lie in the control-plane namespace. It only reads, unless --endpoint-slices is on. Every flag can also be set in the environment, under
     /// the name shown with it; a flag wins.
     #[command(after_help = "\
 Examples:
@@ -100,6 +102,12 @@ Examples:
 Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
     Profile(ProfileArgs),
 
+    /// Look at what the EndpointSlice writer would do, or undo all it did
+    Writer {
+        #[command(subcommand)]
+        command: WriterCommand,
+    },
+
     /// Print the completion script of a shell
     #[command(after_help = "\
 Example, for the running bash:
@@ -108,6 +116,95 @@ Example, for the running bash:
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, ClapSubcommand)]
+pub(super) enum WriterCommand {
+    /// Print what would be written now and why not, as a difference to what is there
+    ///
+    /// Reads the clusters as `serve` does, writes nothing, and has the API server check each write (a dry run, for which it wants
+    /// the right to write).
+    ///
+    /// Exit codes: 0 nothing would be written; 1 something would; 2 the home cluster could not be read; 64 the command line is
+    /// wrong.
+    #[command(after_help = "\
+Example:
+  tributary writer plan --kubeconfig ~/.kube/config --cluster-name hub")]
+    Plan(PlanArgs),
+
+    /// Delete every EndpointSlice that the writer has made, and nothing else
+    ///
+    /// Says how many there are and asks first. Turn the writer off before, or it makes them again.
+    ///
+    /// Exit codes: 0 none is left; 1 some are; 64 the command line is wrong.
+    #[command(after_help = "\
+Example:
+  tributary writer cleanup --kubeconfig ~/.kube/config")]
+    Cleanup(CleanupArgs),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    pub(super) home: HomeArgs,
+
+    /// How long to wait for linked clusters to be read
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub(super) wait: Duration,
+
+    #[command(flatten)]
+    pub(super) choice: ChoiceOnly,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CleanupArgs {
+    #[command(flatten)]
+    pub(super) home: HomeArgs,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub(super) yes: bool,
+
+    #[command(flatten)]
+    pub(super) choice: ChoiceOnly,
+}
+
+/// How commands that look at a cluster once find it.
+#[derive(Args, Debug)]
+pub(super) struct HomeArgs {
+    /// Kubeconfig of the home cluster; without it, the service account of the Pod
+    #[arg(long, value_name = "FILE", env = "TRIBUTARY_KUBECONFIG", default_value = "", hide_default_value = true, value_parser = parse_path, help_heading = "Clusters")]
+    pub(super) kubeconfig: PathBuf,
+
+    /// What the home cluster is called, as for `serve`
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "TRIBUTARY_CLUSTER_NAME",
+        default_value = "home",
+        help_heading = "Clusters"
+    )]
+    pub(super) cluster_name: String,
+
+    /// Namespace of the Linkerd control plane
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "TRIBUTARY_CONTROLLER_NAMESPACE",
+        default_value = "linkerd",
+        help_heading = "Clusters"
+    )]
+    pub(super) controller_namespace: String,
+
+    /// Least important messages to log
+    #[arg(
+        long = "log-level",
+        value_name = "LEVEL",
+        default_value = "error",
+        value_enum,
+        help_heading = "Logging"
+    )]
+    pub(super) level: LogLevel,
 }
 
 #[derive(Args, Debug)]
@@ -258,6 +355,9 @@ pub(super) struct ServeArgs {
     /// when it is cut.
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STREAM_STALL_TIMEOUT", default_value = "5m", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) stream_stall_timeout: Duration,
+
+    #[command(flatten)]
+    pub(super) writer: WriterArgs,
 
     #[command(flatten)]
     pub(super) log: LogArgs,

@@ -429,3 +429,68 @@ fn servers_are_named_as_people_do() {
         assert_eq!(endpoints(&["web.shop", "--addr", addr]).server, expected);
     }
 }
+
+#[test]
+fn the_writer_is_off_unless_it_is_asked_for_and_then_wants_a_name() {
+    assert_eq!(serve(&[]).writer.mode, WriterMode::Off);
+    let named = "--cluster-name=hub";
+    for (args, mode) in [
+        (&["--endpoint-slices=on", named][..], WriterMode::On),
+        (&["--enable-endpointslice-sync", named], WriterMode::On),
+        (&["--endpoint-slices=remove", named], WriterMode::Remove),
+        (
+            &["--endpoint-slices=on", "--endpoint-slices-dry-run", named],
+            WriterMode::DryRun,
+        ),
+        (&["--endpoint-slices-dry-run"], WriterMode::Off),
+    ] {
+        assert_eq!(serve(args).writer.mode, mode, "{args:?}");
+    }
+    let refused = refusal(&["serve", "--endpoint-slices=on"]);
+    assert!(
+        refused.starts_with("--cluster-name: has to be given"),
+        "{refused}"
+    );
+    let refused = refusal(&[
+        "serve",
+        "--endpoint-slices=on",
+        "--cluster-name=Not_A_Label",
+    ]);
+    assert!(refused.contains("label value"), "{refused}");
+    let both = [
+        "serve",
+        "--endpoint-slices=on",
+        "--enable-endpoint-slices=false",
+        "--enable-ipv6=false",
+        named,
+    ];
+    let refused = refusal(&both);
+    assert!(refused.contains("leave one of them out"), "{refused}");
+    let refused = refusal(&["serve", "--endpoint-slices=sometimes"]);
+    assert!(refused.contains("off, on or remove"), "{refused}");
+}
+
+#[test]
+fn the_writer_commands_take_the_same_choices() {
+    let args = [
+        "writer",
+        "plan",
+        "--cluster-name=hub",
+        "--endpoint-slices-hints=copy",
+        "--wait=3s",
+    ];
+    let Ok(Command::WriterPlan(config, patience)) = parse(&args) else {
+        panic!("{args:?}");
+    };
+    assert_eq!(
+        config.writer.settings.hints,
+        crate::model::copying::Hints::Copy
+    );
+    assert_eq!(patience, Duration::from_secs(3));
+    let Ok(Command::WriterCleanup(cleanup)) = parse(&["writer", "cleanup", "--yes"]) else {
+        panic!("cleanup");
+    };
+    assert_eq!(cleanup.confirmation, Confirmation::Given);
+    let refused = refusal(&["writer", "plan"]);
+    assert!(refused.starts_with("--cluster-name"), "{refused}");
+}

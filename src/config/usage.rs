@@ -142,6 +142,11 @@ impl Origins<'_> {
         }
     }
 
+    /// Whether nobody has given a value for an argument, by its id.
+    pub(super) fn is_default(self, id: &str) -> bool {
+        self.0.value_source(id) == Some(ValueSource::DefaultValue)
+    }
+
     /// A value that clap accepts and we do not.
     pub(super) fn refuse(self, flag: &str, reason: impl fmt::Display) -> UsageError {
         UsageError::flag(&self.name(flag), reason)

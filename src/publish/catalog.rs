@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::changed::{ChangedServices, Feeds};
 use super::news::{Follower, News};
 use super::published::{ViewTable, ViewVersion};
 use super::reader::Reader;
@@ -33,6 +34,7 @@ pub struct Catalog(Arc<Shared>);
 pub(super) struct Shared {
     pub(super) services: RwLock<HashMap<ServiceName, Arc<Channel>>>,
     pub(super) tables: Tables,
+    pub(super) feeds: Feeds,
     pub(super) node_zones: watch::Sender<Arc<HashMap<NodeName, Zone>>>,
     /// Of `node_zones`.
     pub(super) zone_news: Arc<News>,
@@ -77,6 +79,7 @@ impl Catalog {
         Self(Arc::new(Shared {
             services: RwLock::default(),
             tables: Tables::default(),
+            feeds: Feeds::default(),
             node_zones: watch::Sender::default(),
             zone_news: Arc::default(),
             clusters: watch::Sender::default(),
@@ -107,6 +110,26 @@ impl Catalog {
             zone_news: self.0.zone_news.follow(),
             catalog: self.clone(),
         })
+    }
+
+    /// What is known of a Service now; `None` if the home cluster does not have it.
+    pub fn snapshot(&self, service: &ServiceName) -> Option<ServiceSnapshot> {
+        let services = self.0.services.read();
+        let published = Arc::clone(&services.get(service)?.latest.borrow());
+        drop(services);
+        published.snapshot.facts.as_ref()?;
+        Some(published.snapshot.clone())
+    }
+
+    /// Follows every Service whose endpoints are looked for elsewhere than in its own slices, or were until it changed.
+    pub fn follow_multicluster(&self) -> ChangedServices {
+        let (changed, feed) = self.0.feeds.open();
+        let services = self.0.services.read();
+        let multicluster = services
+            .iter()
+            .filter(|(_, channel)| channel.latest.borrow().snapshot.is_multicluster());
+        feed.tell(multicluster.map(|(service, _)| service.clone()));
+        changed
     }
 
     /// A reader that follows whatever it looks at.

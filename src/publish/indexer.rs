@@ -237,13 +237,16 @@ impl Indexer {
         let known = self.catalog.shared().services.read().get(service).cloned();
         match known {
             Some(channel) => {
+                let was_multicluster;
                 let facts_differ = {
                     let before = &channel.latest.borrow().snapshot;
                     if before.same(&snapshot) {
                         return false;
                     }
+                    was_multicluster = before.is_multicluster();
                     before.facts != snapshot.facts
                 };
+                let is_multicluster = was_multicluster || snapshot.is_multicluster();
                 let gone = snapshot.facts.is_none();
                 channel.latest.send_replace(self.next(snapshot));
                 channel.news.tell();
@@ -251,10 +254,14 @@ impl Indexer {
                 if gone {
                     self.catalog.shared().forget(service);
                 }
+                if is_multicluster {
+                    self.catalog.shared().feeds.tell(service);
+                }
                 facts_differ
             }
             None if snapshot.facts.is_none() => false,
             None => {
+                let is_multicluster = snapshot.is_multicluster();
                 let channel = Arc::new(Channel {
                     latest: tokio::sync::watch::Sender::new(self.next(snapshot)),
                     news: Arc::default(),
@@ -265,6 +272,9 @@ impl Indexer {
                     .services
                     .write()
                     .insert(service.clone(), channel);
+                if is_multicluster {
+                    self.catalog.shared().feeds.tell(service);
+                }
                 true
             }
         }

@@ -32,7 +32,7 @@ use self::clusters::ClusterStore;
 use self::connect::{Access, Origin};
 use self::health::{Health, Voice};
 use self::session::ClusterSource;
-use super::metrics::SourceMetrics;
+use super::metrics::{RequestMetrics, SourceMetrics};
 use crate::index::Change;
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, EndpointKind, Namespace, SessionId, Text,
@@ -63,6 +63,10 @@ pub struct KubernetesSource {
     shared: Shared,
 }
 
+/// A way to the home cluster's API server, for those who write to it. Clones share one client.
+#[derive(Clone, Debug)]
+pub struct HomeAccess(Arc<Access>);
+
 /// What every session needs. Clones share it.
 #[derive(Clone, Debug)]
 struct Shared {
@@ -70,6 +74,27 @@ struct Shared {
     board: StatusBoard,
     metrics: SourceMetrics,
     sessions: Arc<AtomicU64>,
+}
+
+// === impl HomeAccess ===
+
+impl HomeAccess {
+    /// By this kubeconfig, or else as the Pod that we run in; see [`KubernetesConfig::kubeconfig`].
+    pub fn new(kubeconfig: Option<PathBuf>) -> Self {
+        let origin = kubeconfig.map_or(Origin::InCluster, Origin::Kubeconfig);
+        // Whoever writes counts his requests himself.
+        Self(Arc::new(Access::new(origin, RequestMetrics::default())))
+    }
+
+    /// A client, the same one until [`Self::refresh`], or why there is none.
+    pub async fn client(&self) -> Result<kube::Client, String> {
+        self.0.client().await.map_err(|failure| failure.reason)
+    }
+
+    /// Reads the credentials again before the next request.
+    pub fn refresh(&self) {
+        self.0.refresh();
+    }
 }
 
 // === impl KubernetesSource ===

@@ -68,6 +68,11 @@ impl Kind {
 // === impl Cluster ===
 
 impl Cluster {
+    /// A namespace has been deleted: the next object in it makes it anew.
+    pub fn forget_namespace(&self, name: &str) {
+        self.resources().namespaces.lock().remove(name);
+    }
+
     /// Creates or replaces every object of a YAML text with any number of documents, in their order.
     ///
     /// A missing Namespace is made. Status is stored through the status subresource. A Pod with a `deletionTimestamp` is

@@ -19,6 +19,8 @@ use super::{http, scratch_folder, wait_for};
 /// A running `tributary serve`, with its own ports on the loopback interface. It ends with this value.
 pub struct Tributary {
     process: Arc<Process>,
+    /// Since when it has been frozen.
+    frozen: parking_lot::Mutex<Option<tokio::time::Instant>>,
     address: SocketAddr,
     admin: SocketAddr,
     // Holds the log; goes last.
@@ -83,6 +85,7 @@ impl Tributary {
         )?;
         Ok(Self {
             process: Arc::new(process),
+            frozen: parking_lot::Mutex::new(None),
             address,
             admin,
             _folder: folder,
@@ -215,6 +218,24 @@ impl Tributary {
     /// Fails, with the end of the log, if it has ended.
     pub fn ensure_running(&self) -> Result<()> {
         self.process.ensure_running()
+    }
+
+    /// Stops it in the middle of everything: connections stay, nothing answers.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.signal(Signal::Stop)?;
+        *self.frozen.lock() = Some(tokio::time::Instant::now());
+        Ok(())
+    }
+
+    /// Undoes [`Tributary::freeze`].
+    pub fn thaw(&self) -> Result<()> {
+        *self.frozen.lock() = None;
+        self.process.signal(Signal::Continue)
+    }
+
+    /// For how long it has been frozen, if it is.
+    pub fn frozen_for(&self) -> Option<std::time::Duration> {
+        self.frozen.lock().map(|since| since.elapsed())
     }
 
     /// Asks it to end, as Kubernetes does.

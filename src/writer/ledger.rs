@@ -1,0 +1,179 @@
+//! What has come of earlier writes, where it matters for the next: what was written last, what is refused, who fights us.
+//!
+//! Pure: it is told the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::copy::{Content, Copy};
+use super::requests::Reason;
+use crate::model::SliceName;
+
+/// How often what we wrote may be changed by others within [`CONTEST_WINDOW`] before we leave it to them for a while.
+const CONTESTS_MAX: usize = 5;
+/// How long a change by others counts.
+const CONTEST_WINDOW: Duration = Duration::from_mins(1);
+/// How long a copy waits that a namespace has no room for.
+const QUOTA_WAIT: Duration = Duration::from_mins(1);
+
+/// Copies by name, and what has come of writing them.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    entries: BTreeMap<SliceName, Entry>,
+    /// Names that strangers' slices have.
+    taken: BTreeSet<SliceName>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    written: Option<u64>,
+    /// When we found that what we had written was changed.
+    contests: Vec<Instant>,
+    /// What is refused, and until when, if it may be taken one day.
+    parked: Option<(u64, Option<Instant>)>,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// Names that strangers' slices have.
+    pub(super) fn taken(&self) -> &BTreeSet<SliceName> {
+        &self.taken
+    }
+
+    /// A stranger's slice has the name.
+    pub(super) fn name_taken(&mut self, name: SliceName) {
+        self.taken.insert(name);
+    }
+
+    /// The copy is as it is to be.
+    pub(super) fn written(&mut self, copy: &Copy) {
+        let entry = self.entries.entry(copy.name.clone()).or_default();
+        entry.written = Some(digest(&copy.content));
+        entry.parked = None;
+    }
+
+    /// There is no copy of this name any more.
+    pub(super) fn forget(&mut self, name: &SliceName) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.written = None;
+        }
+    }
+
+    /// The API server does not take the copy as it is.
+    pub(super) fn park(&mut self, copy: &Copy, reason: Reason, now: Instant) {
+        let until = (reason == Reason::QuotaExceeded).then_some(now + QUOTA_WAIT);
+        let entry = self.entries.entry(copy.name.clone()).or_default();
+        entry.parked = Some((digest(&copy.content), until));
+    }
+
+    /// Whether it would be refused again.
+    pub(super) fn is_parked(&self, copy: &Copy, now: Instant) -> bool {
+        let parked = self.entries.get(&copy.name).and_then(|entry| entry.parked);
+        parked.is_some_and(|(content, until)| {
+            until.is_none_or(|until| now < until) && content == digest(&copy.content)
+        })
+    }
+
+    /// Notes that a copy has to be written over. True if what it is to be is what we wrote last, so that somebody else must have
+    /// changed it, and has done so too often.
+    pub(super) fn is_contested(&mut self, copy: &Copy, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&copy.name) else {
+            return false;
+        };
+        entry
+            .contests
+            .retain(|at| now.saturating_duration_since(*at) < CONTEST_WINDOW);
+        if entry.written != Some(digest(&copy.content)) {
+            return false;
+        }
+        if entry.contests.len() >= CONTESTS_MAX {
+            return true;
+        }
+        entry.contests.push(now);
+        false
+    }
+
+    /// Forgets what does not matter any more.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.entries.retain(|_, entry| {
+            entry
+                .contests
+                .retain(|at| now.saturating_duration_since(*at) < CONTEST_WINDOW);
+            entry.written.is_some() || entry.parked.is_some() || !entry.contests.is_empty()
+        });
+    }
+}
+
+/// A number that is another one for another content, as good as certainly.
+fn digest(content: &Content) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::copying::Audience;
+    use crate::model::{AddressFamily, ServiceName};
+    use crate::writer::copy::Provenance;
+
+    fn copy(cluster: &str) -> Copy {
+        Copy {
+            name: SliceName::new("shop", "web"),
+            content: Content {
+                service: ServiceName::new("shop", "web"),
+                cluster: cluster.into(),
+                is_headless: false,
+                audience: Audience::Gateways,
+                family: AddressFamily::V4,
+                ports: Vec::new(),
+                endpoints: Vec::new(),
+            },
+            owner: "uid-1".into(),
+            source: Provenance::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_changed_too_often_is_left_alone_for_a_while() {
+        let mut ledger = Ledger::default();
+        let zero = Instant::now();
+        let at = |seconds| zero + Duration::from_secs(seconds);
+        assert!(!ledger.is_contested(&copy("a"), at(0)), "never written");
+        ledger.written(&copy("a"));
+        for second in 1..=5 {
+            assert!(!ledger.is_contested(&copy("a"), at(second)));
+        }
+        assert!(ledger.is_contested(&copy("a"), at(6)));
+        assert!(
+            !ledger.is_contested(&copy("b"), at(7)),
+            "the source has changed"
+        );
+        assert!(
+            !ledger.is_contested(&copy("a"), at(61)),
+            "the first change is long ago"
+        );
+    }
+
+    #[test]
+    fn what_is_refused_is_not_sent_again() {
+        let mut ledger = Ledger::default();
+        let now = Instant::now();
+        ledger.park(&copy("a"), Reason::Rejected, now);
+        assert!(ledger.is_parked(&copy("a"), now + Duration::from_hours(9)));
+        assert!(!ledger.is_parked(&copy("b"), now));
+        ledger.park(&copy("a"), Reason::QuotaExceeded, now);
+        assert!(ledger.is_parked(&copy("a"), now));
+        assert!(!ledger.is_parked(&copy("a"), now + QUOTA_WAIT));
+        ledger.written(&copy("a"));
+        assert!(!ledger.is_parked(&copy("a"), now));
+        ledger.forget(&SliceName::new("shop", "web"));
+        ledger.expire(now);
+        assert!(ledger.entries.is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! Plans for people: what would be written, as a difference to what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::copy::{Content, CopyEndpoint, Existing};
+use super::plan::{Action, Plan};
+use crate::model::SliceName;
+
+/// What a plan changes, one line each: `+` for what comes, `-` for what goes, indented below the slice it concerns.
+pub fn lines(plan: &Plan, existing: Option<&BTreeMap<SliceName, Existing>>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for action in plan.units.values().flatten() {
+        let there = existing.and_then(|existing| existing.get(action.name()));
+        let before = there.and_then(|there| there.content.as_ref());
+        match action {
+            Action::Apply { copy, .. } => {
+                let sign = if there.is_some() { '~' } else { '+' };
+                lines.push(format!(
+                    "{sign} {} (from {} of cluster {})",
+                    copy.name, copy.source.slice, copy.content.cluster
+                ));
+                difference(before, Some(&copy.content), &mut lines);
+            }
+            Action::Delete { name, .. } => {
+                lines.push(format!("- {name}"));
+                difference(before, None, &mut lines);
+            }
+        }
+    }
+    lines
+}
+
+fn difference(before: Option<&Content>, after: Option<&Content>, lines: &mut Vec<String>) {
+    let (old, new) = (said(before), said(after));
+    lines.extend(old.difference(&new).map(|line| format!("    - {line}")));
+    lines.extend(new.difference(&old).map(|line| format!("    + {line}")));
+}
+
+fn said(content: Option<&Content>) -> BTreeSet<String> {
+    let Some(content) = content else {
+        return BTreeSet::new();
+    };
+    let ports = content.ports.iter().map(|port| {
+        let spoken = port
+            .app_protocol
+            .as_ref()
+            .map(|text| format!(" speaking {text}"));
+        let name = if port.name.is_empty() {
+            "(unnamed)"
+        } else {
+            port.name.as_str()
+        };
+        format!(
+            "port {name} {}/{}{}",
+            port.port,
+            port.transport.as_str(),
+            spoken.unwrap_or_default()
+        )
+    });
+    ports
+        .chain(content.endpoints.iter().map(endpoint))
+        .collect()
+}
+
+fn endpoint(endpoint: &CopyEndpoint) -> String {
+    let conditions = endpoint.conditions;
+    let mut words = vec![endpoint.address.to_string()];
+    words.push(
+        if conditions.ready {
+            "ready"
+        } else {
+            "not ready"
+        }
+        .to_owned(),
+    );
+    if conditions.serving != conditions.ready {
+        words.push(
+            if conditions.serving {
+                "serving"
+            } else {
+                "not serving"
+            }
+            .to_owned(),
+        );
+    }
+    if conditions.terminating {
+        words.push("terminating".to_owned());
+    }
+    let hints: Vec<_> = endpoint.hints.iter().map(ToString::to_string).collect();
+    for (word, value) in [
+        ("zone", endpoint.zone.as_ref().map(ToString::to_string)),
+        ("for", (!hints.is_empty()).then(|| hints.join(","))),
+        (
+            "hostname",
+            endpoint.hostname.as_ref().map(ToString::to_string),
+        ),
+        ("node", endpoint.node.as_ref().map(ToString::to_string)),
+        (
+            "target",
+            endpoint
+                .target
+                .as_ref()
+                .map(|target| target.name.to_string()),
+        ),
+    ] {
+        if let Some(value) = value {
+            words.push(format!("{word} {value}"));
+        }
+    }
+    words.join(" ")
+}

@@ -1,0 +1,316 @@
+//! What copies look like, and that they follow.
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+
+use super::{HOME, copies, turn, wait_for_copies, writer};
+use crate::support::services::{
+    Backend, Condition, Local, federated, flat_mirror, slice, workload,
+};
+use crate::support::{run, wait_for};
+
+/// What kube-proxy leaves out of its watch.
+const KUBE_PROXY: &str =
+    "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn a_mirror_gets_the_endpoints_of_its_cluster_and_they_follow() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-mirror";
+        let web = [
+            Backend::ready("web-0", "10.60.40.1"),
+            Backend::ready("web-1", "10.60.40.2").zone("zb"),
+        ];
+        bed.east.apply(&workload(namespace, "web", &web)).await?;
+        bed.home
+            .apply(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let written = wait_for_copies(
+            &tributary,
+            &bed.home,
+            namespace,
+            "web-east from east: http=8080 | 10.60.40.1 ready serving zone:za, 10.60.40.2 ready serving zone:zb",
+        )
+        .await?;
+        let (name, copy) = written.iter().next().unwrap();
+        assert!(name.starts_with("web-east-east-"), "{name}");
+        let value = serde_json::to_value(copy)?;
+        let labels = json!({
+            "kubernetes.io/service-name": "web-east",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-writer.tributary.dev",
+            "multicluster.kubernetes.io/source-cluster": "east",
+            "service.kubernetes.io/service-proxy-name": "endpointslice-writer.tributary.dev",
+        });
+        assert_eq!(value["metadata"]["labels"], labels);
+        let owner = &value["metadata"]["ownerReferences"][0];
+        assert_eq!(
+            (&owner["kind"], &owner["name"]),
+            (&json!("Service"), &json!("web-east"))
+        );
+        assert_eq!(
+            (&owner["controller"], &owner["blockOwnerDeletion"]),
+            (&json!(false), &json!(false))
+        );
+        let annotations = &value["metadata"]["annotations"];
+        assert_eq!(
+            annotations["tributary.dev/source"],
+            format!("{namespace}/web-s1")
+        );
+        assert!(
+            annotations["tributary.dev/cluster-uid"].is_string(),
+            "{annotations}"
+        );
+
+        // Every condition is carried over, and explicit.
+        let changed = [
+            web[0].condition(Condition::Terminating),
+            web[1].condition(Condition::Unready),
+            Backend::ready("web-2", "10.60.40.3"),
+        ];
+        bed.east.apply(&slice(namespace, "web", &changed)).await?;
+        wait_for_copies(
+            &tributary,
+            &bed.home,
+            namespace,
+            "web-east from east: http=8080 | 10.60.40.1 serving terminating zone:za, 10.60.40.2 zone:zb, \
+             10.60.40.3 ready serving zone:za",
+        )
+        .await?;
+        // All at once replaced: nothing old stays.
+        let replaced = [Backend::ready("web-7", "10.60.40.7")];
+        bed.east.apply(&slice(namespace, "web", &replaced)).await?;
+        wait_for_copies(
+            &tributary,
+            &bed.home,
+            namespace,
+            "web-east from east: http=8080 | 10.60.40.7 ready serving zone:za",
+        )
+        .await?;
+        bed.east.apply(&slice(namespace, "web", &[])).await?;
+        wait_for_copies(
+            &tributary,
+            &bed.home,
+            namespace,
+            "web-east from east: http=8080 |",
+        )
+        .await?;
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn a_federated_service_gets_the_endpoints_of_all_members_and_home_keeps_node_and_target() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-federated";
+        bed.home
+            .apply(&workload(
+                namespace,
+                "web",
+                &[Backend::ready("web-0", "10.50.41.1")],
+            ))
+            .await?;
+        bed.east
+            .apply(&workload(
+                namespace,
+                "web",
+                &[Backend::ready("web-0", "10.60.41.1")],
+            ))
+            .await?;
+        bed.north
+            .apply(&workload(
+                namespace,
+                "web",
+                &[Backend::ready("web-0", "10.70.41.1").zone("zb")],
+            ))
+            .await?;
+        bed.home
+            .apply(&federated(
+                namespace,
+                "web",
+                Local::Member,
+                &["east", "north"],
+            ))
+            .await?;
+        let tributary = writer(
+            &bed.home,
+            namespace,
+            &["--endpoint-slices-hints=local-first"],
+        )
+        .await?;
+        wait_for_copies(
+            &tributary,
+            &bed.home,
+            namespace,
+            &format!(
+                "web-federated from {HOME}: http=8080 | 10.50.41.1 ready serving zone:za node:n0 for:za target:web-0
+                 web-federated from east: http=8080 | 10.60.41.1 ready serving zone:za for:east
+                 web-federated from north: http=8080 | 10.70.41.1 ready serving zone:zb for:north"
+            ),
+        )
+        .await?;
+        // A member leaves: its copies go at once.
+        bed.home
+            .apply(&federated(namespace, "web", Local::Member, &["north"]))
+            .await?;
+        wait_for_copies(
+            &tributary,
+            &bed.home,
+            namespace,
+            &format!(
+                "web-federated from {HOME}: http=8080 | 10.50.41.1 ready serving zone:za node:n0 for:za target:web-0
+                 web-federated from north: http=8080 | 10.70.41.1 ready serving zone:zb for:north"
+            ),
+        )
+        .await?;
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn kube_proxy_does_not_see_copies_unless_they_are_for_everyone() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-audience";
+        bed.east
+            .apply(&workload(
+                namespace,
+                "web",
+                &[Backend::ready("web-0", "10.60.42.1")],
+            ))
+            .await?;
+        bed.home
+            .apply(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let line = "web-east from east: http=8080 | 10.60.42.1 ready serving zone:za";
+        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let api: Api<EndpointSlice> = Api::namespaced(bed.home.client(), namespace);
+        let seen = || async {
+            let list = api
+                .list(&ListParams::default().labels(KUBE_PROXY))
+                .await
+                .ok()?;
+            Some(list.items.len())
+        };
+        assert_eq!(seen().await, Some(0));
+        let annotation = json!({"metadata": {"annotations": {"tributary.dev/endpoint-slices-audience": "everyone"}}});
+        bed.home
+            .patch("Service", namespace, "web-east", annotation)
+            .await?;
+        wait_for("kube-proxy to see the copy", || async {
+            (seen().await == Some(1)).then_some(())
+        })
+        .await?;
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn opting_out_removes_copies_and_labels_of_the_exporter_make_no_twin() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-opt-out";
+        bed.east
+            .apply(&workload(
+                namespace,
+                "web",
+                &[Backend::ready("web-0", "10.60.43.1")],
+            ))
+            .await?;
+        bed.home
+            .apply(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let line = "web-east from east: http=8080 | 10.60.43.1 ready serving zone:za";
+        let first = wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        for (number, value) in [json!("shop"), json!("other"), json!(null)]
+            .into_iter()
+            .enumerate()
+        {
+            let label = json!({"metadata": {"labels": {"team": value}}});
+            bed.east
+                .patch("Service", namespace, "web", label.clone())
+                .await?;
+            bed.home
+                .patch("Service", namespace, "web-east", label.clone())
+                .await?;
+            bed.east
+                .patch("EndpointSlice", namespace, "web-s1", label)
+                .await?;
+            let ip = format!("10.60.43.{}", number + 2);
+            let backends = [Backend::ready("web-0", &ip).zone("zb")];
+            bed.east.apply(&slice(namespace, "web", &backends)).await?;
+            let line = format!(
+                "web-east from east: http=8080 | 10.60.43.{} ready serving zone:zb",
+                number + 2
+            );
+            let now = wait_for_copies(&tributary, &bed.home, namespace, &line).await?;
+            assert!(now.keys().eq(first.keys()));
+        }
+        let disabled =
+            json!({"metadata": {"annotations": {"tributary.dev/endpoint-slices": "disabled"}}});
+        bed.home
+            .patch("Service", namespace, "web-east", disabled)
+            .await?;
+        wait_for_copies(&tributary, &bed.home, namespace, "").await?;
+        assert!(copies(&bed.home, namespace).await?.is_empty());
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn hostnames_stay_off_remote_endpoints_while_a_stock_destination_runs() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-hostnames";
+        let hosted = workload(namespace, "web", &[Backend::ready("web-0", "10.60.44.1")]).replace(
+            "  nodeName: n0\n  zone",
+            "  hostname: web-0\n  nodeName: n0\n  zone",
+        );
+        bed.east.apply(&hosted).await?;
+        bed.home
+            .apply(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let with = "web-east from east: http=8080 | 10.60.44.1 ready serving zone:za host:web-0";
+        let without = "web-east from east: http=8080 | 10.60.44.1 ready serving zone:za";
+        wait_for_copies(&tributary, &bed.home, namespace, with).await?;
+        let destination = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: linkerd-destination-0
+  namespace: linkerd
+  labels: {linkerd.io/control-plane-component: destination}
+spec: {containers: [{name: destination, image: destination}]}
+";
+        bed.home.apply(destination).await?;
+        wait_for_copies(&tributary, &bed.home, namespace, without).await?;
+        let ours = json!({"metadata": {"annotations": {"tributary.dev/destination": ""}}});
+        bed.home
+            .patch("Pod", "linkerd", "linkerd-destination-0", ours)
+            .await?;
+        wait_for_copies(&tributary, &bed.home, namespace, with).await?;
+        bed.home.delete(destination).await?;
+        tributary.terminate().await?;
+        Ok(())
+    });
+}

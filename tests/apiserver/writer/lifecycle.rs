@@ -1,0 +1,231 @@
+//! Deletion of what copies belong to, removal of all of them, and rights that come and go. Real controllers clean up.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, DeleteParams};
+use serde_json::json;
+
+use super::{HOME, WRITE_RIGHTS, copies, turn, wait_for_copies, writer};
+use crate::support::cluster::Cluster;
+use crate::support::link::link;
+use crate::support::services::{Backend, flat_mirror, node, slice, workload};
+use crate::support::tributary::Tributary;
+use crate::support::{run, wait_for};
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn copies_go_with_their_service_and_namespace_and_come_back_with_them() {
+    run(async {
+        let [home, east] = Cluster::start_all(["writer-gc-home", "writer-gc-east"]).await?;
+        for cluster in [&home, &east] {
+            cluster.define_linkerd_kinds().await?;
+            cluster.apply(&node("n0", "za")).await?;
+        }
+        home.start_controller_manager()?;
+        link(&home, &east, "east").await?;
+        let namespace = "shop";
+        let mirror = flat_mirror(namespace, "web", "east");
+        east.apply(&workload(
+            namespace,
+            "web",
+            &[Backend::ready("web-0", "10.60.51.1")],
+        ))
+        .await?;
+        home.apply(&mirror).await?;
+        let tributary = writer(&home, namespace, &[]).await?;
+        let line = "web-east from east: http=8080 | 10.60.51.1 ready serving zone:za";
+        let first = wait_for_copies(&tributary, &home, namespace, line).await?;
+
+        // In the background, in the foreground, and orphaned: then nobody but us removes them.
+        let services: Api<Service> = Api::namespaced(home.client(), namespace);
+        for policy in [
+            DeleteParams::background(),
+            DeleteParams::foreground(),
+            DeleteParams::orphan(),
+        ] {
+            services.delete("web-east", &policy).await?;
+            wait_for_copies(&tributary, &home, namespace, "").await?;
+            wait_for("the Service to be gone", || async {
+                services
+                    .get_opt("web-east")
+                    .await
+                    .ok()?
+                    .is_none()
+                    .then_some(())
+            })
+            .await?;
+            home.apply(&mirror).await?;
+            let again = wait_for_copies(&tributary, &home, namespace, line).await?;
+            let uid = |copies: &std::collections::BTreeMap<
+                _,
+                k8s_openapi::api::discovery::v1::EndpointSlice,
+            >| {
+                let owners = copies
+                    .values()
+                    .next()
+                    .and_then(|copy| copy.metadata.owner_references.clone());
+                owners
+                    .and_then(|owners| owners.into_iter().next())
+                    .map(|owner| owner.uid)
+            };
+            assert_ne!(uid(&first), uid(&again));
+        }
+
+        // Without the collector, the copy is taken over by the Service of the same name.
+        home.stop_controller_manager();
+        services
+            .delete("web-east", &DeleteParams::background())
+            .await?;
+        home.apply(&mirror).await?;
+        let owner = services.get("web-east").await?.metadata.uid;
+        wait_for("the copy to belong to the new Service", || async {
+            let copies = copies(&home, namespace).await.ok()?;
+            let owners = copies.values().next()?.metadata.owner_references.clone()?;
+            owners
+                .iter()
+                .any(|reference| Some(&reference.uid) == owner.as_ref())
+                .then_some(())
+        })
+        .await?;
+        home.start_controller_manager()?;
+
+        // The namespace goes, held open for a while, and comes back.
+        let hold = "{apiVersion: v1, kind: ConfigMap, metadata: {name: hold, namespace: shop, finalizers: [test.example/hold]}}";
+        home.apply(hold).await?;
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(home.client());
+        namespaces
+            .delete(namespace, &DeleteParams::default())
+            .await?;
+        east.apply(&slice(
+            namespace,
+            "web",
+            &[Backend::ready("web-0", "10.60.51.2")],
+        ))
+        .await?;
+        wait_for_copies(&tributary, &home, namespace, "").await?;
+        home.patch(
+            "ConfigMap",
+            namespace,
+            "hold",
+            json!({"metadata": {"finalizers": null}}),
+        )
+        .await?;
+        wait_for("the namespace to be gone", || async {
+            namespaces
+                .get_opt(namespace)
+                .await
+                .ok()?
+                .is_none()
+                .then_some(())
+        })
+        .await?;
+        home.forget_namespace(namespace);
+        home.apply(&mirror).await?;
+        let line = "web-east from east: http=8080 | 10.60.51.2 ready serving zone:za";
+        wait_for_copies(&tributary, &home, namespace, line).await?;
+        assert_eq!(tributary.logs_containing("panicked").len(), 0);
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn turned_off_nothing_is_touched_and_remove_leaves_only_what_is_others() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-remove";
+        bed.east
+            .apply(&workload(
+                namespace,
+                "web",
+                &[Backend::ready("web-0", "10.60.52.1")],
+            ))
+            .await?;
+        bed.home
+            .apply(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        let stranger = slice(namespace, "plain", &[Backend::ready("x", "10.50.52.1")]);
+        bed.home.apply(&stranger).await?;
+        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let line = "web-east from east: http=8080 | 10.60.52.1 ready serving zone:za";
+        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        tributary.terminate().await?;
+
+        let off = Tributary::start(&bed.home, &[]).await?;
+        off.log_line("nobody keeps them").await?;
+        wait_for_copies(&off, &bed.home, namespace, line).await?;
+        off.terminate().await?;
+
+        let name = format!("--cluster-name={HOME}");
+        let removing = Tributary::start(&bed.home, &["--endpoint-slices=remove", &name]).await?;
+        wait_for_copies(&removing, &bed.home, namespace, "").await?;
+        removing
+            .until_metric("tributary_writer_leftover_slices", 0.0)
+            .await?;
+        removing.terminate().await?;
+        let slices: Api<k8s_openapi::api::discovery::v1::EndpointSlice> =
+            Api::namespaced(bed.home.client(), namespace);
+        assert!(slices.get_opt("plain-s1").await?.is_some());
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn a_right_that_was_taken_away_and_given_back_heals() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-rights";
+        bed.east
+            .apply(&workload(
+                namespace,
+                "web",
+                &[Backend::ready("web-0", "10.60.53.1")],
+            ))
+            .await?;
+        bed.home
+            .apply(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let line = |last: u8| {
+            format!("web-east from east: http=8080 | 10.60.53.{last} ready serving zone:za")
+        };
+        wait_for_copies(&tributary, &bed.home, namespace, &line(1)).await?;
+        let withheld =
+            WRITE_RIGHTS.replace("[list, watch, create, patch, delete]", "[list, watch]");
+        assert_ne!(withheld, WRITE_RIGHTS);
+        bed.home.apply(&withheld).await?;
+        let mut last = 1;
+        // Rights are withdrawn a moment after they are changed.
+        while tributary
+            .logs_containing("not allowed to write EndpointSlices")
+            .is_empty()
+        {
+            last += 1;
+            let ip = format!("10.60.53.{last}");
+            let backend = [Backend::ready("web-0", &ip)];
+            bed.east.apply(&slice(namespace, "web", &backend)).await?;
+            wait_for("the change to be written or refused", || async {
+                let written = copies(&bed.home, namespace).await.ok()?;
+                let done = super::describe(&written) == line(last)
+                    || !tributary
+                        .logs_containing("not allowed to write EndpointSlices")
+                        .is_empty();
+                done.then_some(())
+            })
+            .await?;
+        }
+        bed.home.apply(WRITE_RIGHTS).await?;
+        // At the latest when it is tried again at the slowest rate, or when something else changes.
+        last += 1;
+        let ip = format!("10.60.53.{last}");
+        let backend = [Backend::ready("web-0", &ip)];
+        bed.east.apply(&slice(namespace, "web", &backend)).await?;
+        super::wait_long_for_copies(&tributary, &bed.home, namespace, &line(last)).await?;
+        assert!(tributary.ensure_running().is_ok());
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
