@@ -243,7 +243,7 @@ impl App {
         let Source::Kubernetes { kubeconfig } = &config.source else {
             return;
         };
-        if self.grpc.is_none() && self.admin.is_none() {
+        if config.addr.is_none() && config.xds_addr.is_none() && config.metrics_addr.is_none() {
             // Only looking: nothing is served, and nothing is written.
             return;
         }

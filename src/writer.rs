@@ -178,7 +178,7 @@ pub async fn report_leftovers(access: Arc<dyn Access>, metrics: Metrics) {
             );
         }
         Err(error) => {
-            info!(%error, "EndpointSlices left over from the writer could not be counted")
+            info!(%error, "EndpointSlices left over from the writer could not be counted");
         }
     }
 }

@@ -66,6 +66,10 @@ pub(super) struct WriterArgs {
 /// What is written, without whether it is.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "EndpointSlices for gateways")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "clap makes the flags' names of them"
+)]
 pub(super) struct ChoiceArgs {
     /// Which Services: all but those annotated tributary.dev/endpoint-slices: disabled, or annotated (enabled) ones only
     #[arg(long, value_name = "WHICH", env = "TRIBUTARY_ENDPOINT_SLICES_SELECT", default_value = "all", value_parser = parse_word::<Select>)]

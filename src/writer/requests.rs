@@ -259,7 +259,6 @@ fn refusal(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Re
     let is_policy =
         message.contains("admission webhook") || message.contains("ValidatingAdmissionPolicy");
     let reason = match status.as_u16() {
-        401 => Reason::Unavailable,
         403 if names("NamespaceTerminating") => Reason::NamespaceGone,
         403 if message.contains("exceeded quota") => Reason::QuotaExceeded,
         403 if is_policy => Reason::Rejected,

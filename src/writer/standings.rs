@@ -29,7 +29,7 @@ pub(super) struct Standings {
     /// Clusters that Services name and nobody links, and since when.
     unlinked: BTreeMap<ClusterName, Instant>,
     acted: Option<Instant>,
-    standings: BTreeMap<ClusterName, Standing>,
+    settled: BTreeMap<ClusterName, Standing>,
 }
 
 #[derive(Debug)]
@@ -66,13 +66,13 @@ impl Standings {
             clusters: BTreeMap::new(),
             unlinked: BTreeMap::new(),
             acted: None,
-            standings: BTreeMap::new(),
+            settled: BTreeMap::new(),
         }
     }
 
     /// Every cluster's standing, by name.
     pub(super) fn all(&self) -> &BTreeMap<ClusterName, Standing> {
-        &self.standings
+        &self.settled
     }
 
     /// Whether a cluster is in contact; `None` if it is not known.
@@ -173,7 +173,7 @@ impl Standings {
 
     /// Clusters that are doubted, and the uids they have.
     pub(super) fn doubted(&self) -> Vec<(ClusterName, Uid)> {
-        let standings = self.standings.iter();
+        let standings = self.settled.iter();
         let doubted = standings.filter_map(|(name, standing)| match &standing.judged {
             Some((uid, Judgement::Doubted)) => Some((name.clone(), uid.clone())),
             _ => None,
@@ -204,10 +204,10 @@ impl Standings {
             };
             next.insert(name.clone(), standing);
         }
-        let names = next.keys().chain(self.standings.keys());
-        let changed = names.filter(|name| next.get(*name) != self.standings.get(*name));
+        let names = next.keys().chain(self.settled.keys());
+        let changed = names.filter(|name| next.get(*name) != self.settled.get(*name));
         let changed = changed.cloned().collect();
-        self.standings = next;
+        self.settled = next;
         changed
     }
 

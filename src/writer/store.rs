@@ -68,10 +68,10 @@ impl Store {
             return BTreeSet::new();
         }
         self.deleted.remove(&copy.name);
-        if let Some(known) = self.get(&copy.name) {
-            if *known == copy || is_late(&known.resource_version) {
-                return BTreeSet::new();
-            }
+        if let Some(known) = self.get(&copy.name)
+            && (*known == copy || is_late(&known.resource_version))
+        {
+            return BTreeSet::new();
         }
         let mut touched = self.take(&copy.name);
         touched.insert(copy.service.clone());

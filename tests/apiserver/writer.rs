@@ -4,6 +4,8 @@
 
 #[path = "writer/acceptance.rs"]
 mod acceptance;
+#[path = "writer/commands.rs"]
+mod commands;
 #[path = "writer/copies.rs"]
 mod copies;
 #[path = "writer/faults.rs"]
@@ -14,6 +16,8 @@ mod leaders;
 mod lifecycle;
 #[path = "writer/repairs.rs"]
 mod repairs;
+#[path = "writer/scale.rs"]
+mod scale;
 
 use std::collections::BTreeMap;
 
@@ -61,6 +65,9 @@ async fn writer(home: &Cluster, namespace: &str, more: &[&str]) -> Result<Tribut
         name.as_str(),
         only.as_str(),
     ];
+    // What a test asks for replaces what is usual here.
+    let flag = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
+    arguments.retain(|usual| more.iter().all(|asked| flag(asked) != flag(usual)));
     arguments.extend(more);
     Tributary::start(home, &arguments).await
 }
@@ -149,11 +156,12 @@ async fn wait_for_copies(
     namespace: &str,
     expected: &str,
 ) -> Result<BTreeMap<String, EndpointSlice>> {
-    let lines: Vec<_> = expected
+    let mut lines: Vec<_> = expected
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
+    lines.sort_unstable();
     let expected = lines.join("\n");
     let seen = parking_lot::Mutex::new(String::new());
     wait_for(
@@ -201,6 +209,7 @@ async fn applies(home: &Cluster) -> Result<f64> {
         line.starts_with("apiserver_request_total{")
             && line.contains("resource=\"endpointslices\"")
             && line.contains("verb=\"APPLY\"")
+            && line.contains("dry_run=\"\"")
     });
     let counts = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
     Ok(counts.sum())

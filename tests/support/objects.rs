@@ -355,6 +355,7 @@ fn known_kind(kind: &str) -> Result<GroupVersionKind> {
         "Namespace" | "Node" | "Service" | "Pod" | "Endpoints" | "Secret" | "ServiceAccount"
         | "ConfigMap" => ("", "v1"),
         "EndpointSlice" => ("discovery.k8s.io", "v1"),
+        "Lease" => ("coordination.k8s.io", "v1"),
         "Deployment" | "ReplicaSet" => ("apps", "v1"),
         "Job" => ("batch", "v1"),
         "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => {

@@ -121,7 +121,7 @@ fn every_edit_of_a_stranger_is_seen() {
             labels.remove("service.kubernetes.io/service-proxy-name");
         },
         |object| {
-            object["metadata"]["labels"]["service.kubernetes.io/service-proxy-name"] = json!("x")
+            object["metadata"]["labels"]["service.kubernetes.io/service-proxy-name"] = json!("x");
         },
         |object| object["metadata"]["ownerReferences"] = Value::Null,
         |object| object["metadata"]["ownerReferences"][0]["uid"] = json!("uid-2"),

@@ -1,6 +1,6 @@
 //! Which Services copies are written for.
 
-use super::{Inputs, Report};
+use super::{Inputs, Report, is_own_name};
 use crate::model::{Membership, ServiceDetails, ServiceFacts};
 
 use crate::model::copying::Select;
@@ -64,6 +64,10 @@ pub(super) fn verdict<'a>(inputs: &Inputs<'a>) -> Verdict<'a> {
     }
     let beside = inputs.snapshot.beside.iter();
     let foreign: Vec<_> = beside
+        // One of ours that somebody has taken the label from: it is written again, and gets it back.
+        .filter(|chunk| {
+            !(chunk.facts.origin.managed_by.is_empty() && is_own_name(inputs, &chunk.name))
+        })
         .map(|chunk| (chunk.name.clone(), chunk.facts.origin.managed_by.clone()))
         .collect();
     if foreign.is_empty() {

@@ -287,7 +287,7 @@ fn say_endpoint(endpoint: &CopyEndpoint) -> String {
         ),
     ] {
         if let Some(value) = value {
-            text.push_str(&format!(" {what}:{value}"));
+            text.extend([" ", what, ":", &value]);
         }
     }
     text
@@ -909,7 +909,7 @@ fn a_service_that_is_not_eligible_any_more_loses_its_copies() {
         (
             "opted out",
             web_east().mirror("uid-1", |details| {
-                details.endpoint_slices = Some("disabled".into())
+                details.endpoint_slices = Some("disabled".into());
             }),
         ),
     ];
@@ -954,7 +954,7 @@ fn selection_is_by_annotation_namespace_and_label() {
     annotated(&mut scene);
     assert_eq!(scene.settle("shop/web-east"), "");
     let enabled = web_east().mirror("uid-1", |details| {
-        details.endpoint_slices = Some("enabled".into())
+        details.endpoint_slices = Some("enabled".into());
     });
     scene.say([home().apply(enabled)]);
     check(scene, "shop/web-east", "+ web-1@east http=8080 | 10.9.0.1");
@@ -981,7 +981,7 @@ fn the_audience_may_be_chosen_by_annotation() {
         Audience::Gateways
     );
     let everyone = web_east().mirror("uid-1", |details| {
-        details.audience = Some("everyone".into())
+        details.audience = Some("everyone".into());
     });
     scene.say([home().apply(everyone)]);
     let scene = check(scene, "shop/web-east", "+ web-1@east http=8080 | 10.9.0.1");
@@ -1021,6 +1021,22 @@ fn slices_of_others_stop_the_writer_and_make_it_yield_in_the_end() {
     assert_eq!(scene.settle("shop/web-east"), "- web-east-east");
     scene.say([home().delete(stray)]);
     check(scene, "shop/web-east", "+ web-1@east http=8080 | 10.9.0.7");
+}
+
+#[test]
+fn a_copy_that_lost_its_label_is_no_strangers_slice() {
+    let mut scene = Scene::mirror([one()]);
+    scene.settle("shop/web-east");
+    let name = scene.copies.keys().next().unwrap().name.clone();
+    scene.copies.clear();
+    let lost = |manager: &str| {
+        let slice = slice(&name).of("shop/web-east").endpoint("10.9.0.1");
+        home().apply(slice.managed_by(manager))
+    };
+    scene.say([lost("somebody.example")]);
+    assert!(scene.plan("shop/web-east").waits_for_others);
+    scene.say([lost("")]);
+    check(scene, "shop/web-east", "+ web-1@east http=8080 | 10.9.0.1");
 }
 
 #[test]

@@ -157,7 +157,8 @@ fn whatever_is_made_is_taken_and_reads_back_as_it_was_made() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn preconditions_hold() {
     run(async {
-        let bed = Bed::shared().await?;
+        let turn = super::turn().await?;
+        let bed = turn.bed;
         let namespace = "writer-preconditions";
         bed.home.apply(&service_yaml(namespace, "owner")).await?;
         let requests = Requests::new(Arc::new(Admin(bed.home.client())));

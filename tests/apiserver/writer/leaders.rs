@@ -1,10 +1,16 @@
 //! Who writes.
 
+use std::collections::BTreeMap;
+
+use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt as _;
 use kube::api::Api;
+use kube::runtime::watcher::Event;
 use serde_json::json;
 
-use super::{applies, copies, turn, versions, wait_for_copies, writer};
+use super::{OURS, applies, copies, turn, versions, wait_for_copies, writer};
 use crate::support::cluster::Cluster;
 use crate::support::services::{Backend, flat_mirror, slice, workload};
 use crate::support::{run, wait_for};
@@ -137,6 +143,130 @@ fn a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_thaws() {
         assert!((applies(&bed.home).await? - asked).abs() < 0.5);
         first.terminate().await?;
         second.terminate().await?;
+        Ok(())
+    });
+}
+
+/// Follows every state of the slices of ours in a namespace, one by one, and notes which address was ever missing.
+async fn follow(
+    home: std::sync::Arc<Cluster>,
+    namespace: &'static str,
+    wanted: Vec<String>,
+    missing: std::sync::Arc<parking_lot::Mutex<Vec<String>>>,
+) {
+    let api: Api<EndpointSlice> = Api::namespaced(home.client(), namespace);
+    let config = kube::runtime::watcher::Config::default().labels(OURS);
+    let mut events = kube::runtime::watcher(api, config).boxed();
+    let mut state: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut listed = false;
+    while let Some(event) = events.next().await {
+        let addresses = |slice: &EndpointSlice| {
+            let ready = slice.endpoints.iter().filter(|endpoint| {
+                endpoint
+                    .conditions
+                    .as_ref()
+                    .and_then(|conditions| conditions.ready)
+                    == Some(true)
+            });
+            ready
+                .flat_map(|endpoint| endpoint.addresses.clone())
+                .collect::<Vec<_>>()
+        };
+        match event {
+            Ok(Event::InitApply(slice) | Event::Apply(slice)) => {
+                state.insert(slice.name_any(), addresses(&slice));
+            }
+            Ok(Event::Delete(slice)) => {
+                state.remove(&slice.name_any());
+            }
+            Ok(Event::InitDone) => listed = true,
+            Ok(Event::Init) | Err(_) => {}
+        }
+        if listed {
+            let there: Vec<&String> = state.values().flatten().collect();
+            let gone = wanted.iter().filter(|address| !there.contains(address));
+            missing.lock().extend(gone.cloned());
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn a_leader_killed_in_the_middle_is_followed_by_one_that_loses_nothing() {
+    run(async {
+        let turn = turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-killed";
+        let count = 30;
+        let ip = |number: usize| format!("10.60.63.{}", number + 1);
+        for number in 0..count {
+            let name = format!("web{number:02}");
+            let address = ip(number);
+            bed.east
+                .apply(&workload(
+                    namespace,
+                    &name,
+                    &[Backend::ready("web-0", &address)],
+                ))
+                .await?;
+            bed.home
+                .apply(&flat_mirror(namespace, &name, "east"))
+                .await?;
+        }
+        let all = |zone: &str| {
+            let lines = (0..count).map(|number| {
+                format!(
+                    "web{number:02}-east from east: http=8080 | {} ready serving zone:{zone}",
+                    ip(number)
+                )
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let slow = [
+            "--endpoint-slices-write-qps=10",
+            "--endpoint-slices-write-burst=1",
+        ];
+        let first = writer(&bed.home, namespace, &[]).await?;
+        wait_for_copies(&first, &bed.home, namespace, &all("za")).await?;
+        first.terminate().await?;
+        let missing = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let mut following = tokio::task::JoinSet::new();
+        let wanted = (0..count).map(ip).collect();
+        following.spawn(follow(bed.home.clone(), namespace, wanted, missing.clone()));
+
+        // Every endpoint moves to another slice, so that each Service needs a write and a deletion.
+        let first = writer(&bed.home, namespace, &slow).await?;
+        first.until_metric("tributary_writer_leader", 1.0).await?;
+        let before = applies(&bed.home).await?;
+        for number in 0..count {
+            let (name, address) = (format!("web{number:02}"), ip(number));
+            let moved = slice(
+                namespace,
+                &name,
+                &[Backend::ready("web-0", &address).zone("zb")],
+            )
+            .replace(&format!("name: {name}-s1"), &format!("name: {name}-s2"));
+            bed.east.apply(&moved).await?;
+            bed.east
+                .delete_object("EndpointSlice", namespace, &format!("{name}-s1"))
+                .await?;
+        }
+        wait_for("some of the writes", || async {
+            (applies(&bed.home).await.ok()? - before > 5.0).then_some(())
+        })
+        .await?;
+        drop(first); // Killed.
+        let expired = json!({"spec": {"leaseDurationSeconds": 1}});
+        bed.home.patch("Lease", "linkerd", LEASE, expired).await?;
+        let second = writer(&bed.home, namespace, &[]).await?;
+        wait_for_copies(&second, &bed.home, namespace, &all("zb")).await?;
+        second.terminate().await?;
+        following.shutdown().await;
+        assert_eq!(
+            *missing.lock(),
+            Vec::<String>::new(),
+            "endpoints that were absent for a moment"
+        );
         Ok(())
     });
 }

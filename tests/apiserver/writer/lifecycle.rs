@@ -11,25 +11,27 @@ use crate::support::services::{Backend, flat_mirror, node, slice, workload};
 use crate::support::tributary::Tributary;
 use crate::support::{run, wait_for};
 
+/// A home cluster with the controllers that clean up, and one linked to it.
+async fn pair(names: [&str; 2]) -> anyhow::Result<[std::sync::Arc<Cluster>; 2]> {
+    let [home, east] = Cluster::start_all(names).await?;
+    for cluster in [&home, &east] {
+        cluster.define_linkerd_kinds().await?;
+        cluster.apply(&node("n0", "za")).await?;
+    }
+    home.start_controller_manager()?;
+    link(&home, &east, "east").await?;
+    Ok([home, east])
+}
+
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
-fn copies_go_with_their_service_and_namespace_and_come_back_with_them() {
+fn copies_go_with_their_service_and_come_back_with_it() {
     run(async {
-        let [home, east] = Cluster::start_all(["writer-gc-home", "writer-gc-east"]).await?;
-        for cluster in [&home, &east] {
-            cluster.define_linkerd_kinds().await?;
-            cluster.apply(&node("n0", "za")).await?;
-        }
-        home.start_controller_manager()?;
-        link(&home, &east, "east").await?;
+        let [home, east] = pair(["writer-gc-home", "writer-gc-east"]).await?;
         let namespace = "shop";
         let mirror = flat_mirror(namespace, "web", "east");
-        east.apply(&workload(
-            namespace,
-            "web",
-            &[Backend::ready("web-0", "10.60.51.1")],
-        ))
-        .await?;
+        let web = [Backend::ready("web-0", "10.60.51.1")];
+        east.apply(&workload(namespace, "web", &web)).await?;
         home.apply(&mirror).await?;
         let tributary = writer(&home, namespace, &[]).await?;
         let line = "web-east from east: http=8080 | 10.60.51.1 ready serving zone:za";
@@ -86,7 +88,24 @@ fn copies_go_with_their_service_and_namespace_and_come_back_with_them() {
                 .then_some(())
         })
         .await?;
-        home.start_controller_manager()?;
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn copies_go_with_their_namespace_and_come_back_with_it() {
+    run(async {
+        let [home, east] = pair(["writer-namespace-home", "writer-namespace-east"]).await?;
+        let namespace = "shop";
+        let mirror = flat_mirror(namespace, "web", "east");
+        let web = [Backend::ready("web-0", "10.60.51.1")];
+        east.apply(&workload(namespace, "web", &web)).await?;
+        home.apply(&mirror).await?;
+        let tributary = writer(&home, namespace, &[]).await?;
+        let line = "web-east from east: http=8080 | 10.60.51.1 ready serving zone:za";
+        wait_for_copies(&tributary, &home, namespace, line).await?;
 
         // The namespace goes, held open for a while, and comes back.
         let hold = "{apiVersion: v1, kind: ConfigMap, metadata: {name: hold, namespace: shop, finalizers: [test.example/hold]}}";
