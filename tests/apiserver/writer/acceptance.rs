@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use futures::future::BoxFuture;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use tributary::index::Change;
 use tributary::model::copying::{Hints, Hostnames, Settings, Zones};
 use tributary::testing::{World, cluster, home, service, slice};
@@ -12,8 +14,10 @@ use tributary::writer::plan::{Action, HomeAddresses, Inputs, Moment, plan};
 use tributary::writer::{Access, Copy, Effect, Reason, Requests};
 
 use crate::support::bed::Bed;
-use crate::support::run;
-use crate::support::services::service as service_yaml;
+use crate::support::services::{
+    Backend, flat_mirror, service as service_yaml, slice as slice_yaml, workload,
+};
+use crate::support::{run, wait_for};
 
 /// An administrator's way in.
 struct Admin(Client);
@@ -191,6 +195,71 @@ fn preconditions_hold() {
             Some(Reason::Outdated)
         );
         assert!(super::copies(&bed.home, namespace).await?.is_empty());
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn the_admission_policy_lets_the_writer_write_and_nothing_else() {
+    run(async {
+        let turn = super::turn().await?;
+        let bed = turn.bed;
+        let namespace = "writer-policy";
+        let policy = include_str!("../../../deploy/admission-policy.yaml");
+        bed.home.apply(super::WRITE_RIGHTS).await?;
+        bed.home.apply(policy).await?;
+        let stranger = slice_yaml(namespace, "plain", &[Backend::ready("x", "10.50.64.1")]);
+        bed.home.apply(&stranger).await?;
+        let account = bed.home.home_access().await?.client().await?;
+        let theirs: Api<EndpointSlice> = Api::namespaced(account, namespace);
+        let take_over = serde_json::json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "plain-s1",
+                "labels": {"endpointslice.kubernetes.io/managed-by": "endpointslice-writer.tributary.dev"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [],
+            "ports": [],
+        });
+        // A policy holds a moment after it is made.
+        wait_for("the policy to hold", || async {
+            let mut params = PatchParams::apply("somebody").force();
+            params.dry_run = true;
+            match theirs
+                .patch("plain-s1", &params, &Patch::Apply(&take_over))
+                .await
+            {
+                Err(kube::Error::Api(status)) => (status.code == 422).then_some(()),
+                _ => None,
+            }
+        })
+        .await?;
+        let deleted = theirs.delete("plain-s1", &DeleteParams::default()).await;
+        assert!(
+            matches!(&deleted, Err(kube::Error::Api(status)) if status.code == 422),
+            "{deleted:?}"
+        );
+
+        let web = [Backend::ready("web-0", "10.60.64.1")];
+        bed.east.apply(&workload(namespace, "web", &web)).await?;
+        bed.home
+            .apply(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        let tributary = super::writer(&bed.home, namespace, &[]).await?;
+        let line = "web-east from east: http=8080 | 10.60.64.1 ready serving zone:za";
+        super::wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        bed.east.apply(&slice_yaml(namespace, "web", &[])).await?;
+        let line = "web-east from east: http=8080 |";
+        super::wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        bed.home
+            .delete(&flat_mirror(namespace, "web", "east"))
+            .await?;
+        super::wait_for_copies(&tributary, &bed.home, namespace, "").await?;
+        tributary.terminate().await?;
+        bed.home.delete(policy).await?;
         Ok(())
     });
 }
