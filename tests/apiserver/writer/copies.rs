@@ -16,7 +16,7 @@ const KUBE_PROXY: &str =
 
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
-fn a_mirror_gets_the_endpoints_of_its_cluster_and_they_follow() {
+fn fc_mis_39_a_mirror_gets_the_endpoints_of_its_cluster_and_they_follow() {
     run(async {
         let turn = turn().await?;
         let bed = turn.bed;
@@ -220,7 +220,7 @@ fn kube_proxy_does_not_see_copies_unless_they_are_for_everyone() {
 
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
-fn opting_out_removes_copies_and_labels_of_the_exporter_make_no_twin() {
+fn fc_mis_36_labels_of_the_exporter_make_no_twin_and_opting_out_removes_copies() {
     run(async {
         let turn = turn().await?;
         let bed = turn.bed;

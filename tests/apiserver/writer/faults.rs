@@ -32,7 +32,7 @@ impl Pair {
 
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
-fn a_start_beside_a_dead_cluster_and_its_outage_change_nothing() {
+fn fc_rel_28_a_start_beside_a_dead_cluster_and_its_outage_change_nothing() {
     run(async {
         let pair = Pair::start(["writer-dead-home", "writer-dead-east"]).await?;
         let (home, namespace) = (&pair.home, "shop");

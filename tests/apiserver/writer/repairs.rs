@@ -10,7 +10,7 @@ use crate::support::{run, wait_for};
 
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
-fn edits_of_strangers_are_undone_and_what_is_theirs_is_left() {
+fn fc_rel_29_edits_of_strangers_are_undone_and_what_is_theirs_is_left() {
     run(async {
         let turn = turn().await?;
         let bed = turn.bed;
