@@ -28,8 +28,8 @@ pub use usage::UsageError;
 use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, Text};
 use crate::proto::destination::Http2ClientParams;
 use args::{
-    ChoiceOnly, Cli, DemoArgs, EndpointsArgs, HomeArgs, ProfileArgs, ServeArgs, Subcommand,
-    WriterCommand,
+    ChoiceOnly, Cli, DemoArgs, EndpointsArgs, HomeArgs, ProfileArgs, QuietLogArgs, ServeArgs,
+    Subcommand, WriterCommand,
 };
 use usage::Origins;
 
@@ -285,12 +285,12 @@ fn writer(command: WriterCommand, origins: Origins<'_>) -> Result<Command, Usage
     match command {
         WriterCommand::Plan(args) => {
             let patience = args.wait;
-            let config = Config::looking(args.home, args.choice, origins)?;
+            let config = Config::looking(args.home, args.choice, args.log, origins)?;
             slices::check_name(&config.cluster_name, origins)?;
             Ok(Command::WriterPlan(Box::new(config), patience))
         }
         WriterCommand::Cleanup(args) => Ok(Command::WriterCleanup(Box::new(Cleanup {
-            config: Config::looking(args.home, args.choice, origins)?,
+            config: Config::looking(args.home, args.choice, args.log, origins)?,
             confirmation: if args.yes {
                 Confirmation::Given
             } else {
@@ -389,7 +389,7 @@ impl Config {
                 "is off, and IPv6 is on, which needs EndpointSlices; turn them on, or IPv6 off with --enable-ipv6=false",
             ));
         }
-        let cluster_name = required("--cluster-name", &args.cluster_name, origins)?;
+        let cluster_name = required("--cluster-name", &args.home.cluster_name, origins)?;
         let writer = WriterConfig::new(args.writer, &cluster_name.into(), origins)?;
         if writer.mode != WriterMode::Off && !args.manifests.as_os_str().is_empty() {
             return Err(origins.refuse(
@@ -408,11 +408,11 @@ impl Config {
             metrics_addr: args.metrics_addr.0,
             xds_addr: args.xds_addr.0,
             replica_name: replica_name(),
-            source: Source::new(args.kubeconfig, args.manifests, cluster_name, origins)?,
+            source: Source::new(args.home.kubeconfig, args.manifests, cluster_name, origins)?,
             cluster_name: cluster_name.into(),
             controller_namespace: required(
                 "--controller-namespace",
-                &args.controller_namespace,
+                &args.home.controller_namespace,
                 origins,
             )?
             .into(),
@@ -449,6 +449,7 @@ impl Config {
     fn looking(
         home: HomeArgs,
         choice: ChoiceOnly,
+        log: QuietLogArgs,
         origins: Origins<'_>,
     ) -> Result<Self, UsageError> {
         let cluster_name =
@@ -482,7 +483,7 @@ impl Config {
             drain_timeout: Duration::ZERO,
             stream_stall_timeout: Duration::MAX,
             log: LogConfig {
-                level: home.level,
+                level: log.level,
                 format: LogFormat::Plain,
             },
             notices: Vec::new(),

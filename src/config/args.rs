@@ -154,6 +154,9 @@ pub(super) struct PlanArgs {
 
     #[command(flatten)]
     pub(super) choice: ChoiceOnly,
+
+    #[command(flatten)]
+    pub(super) log: QuietLogArgs,
 }
 
 #[derive(Args, Debug)]
@@ -167,16 +170,21 @@ pub(super) struct CleanupArgs {
 
     #[command(flatten)]
     pub(super) choice: ChoiceOnly,
+
+    #[command(flatten)]
+    pub(super) log: QuietLogArgs,
 }
 
-/// How commands that look at a cluster once find it.
+/// Which the home cluster is.
 #[derive(Args, Debug)]
 pub(super) struct HomeArgs {
-    /// Kubeconfig of the home cluster; without it, the service account of the Pod
+    /// Kubeconfig of the home cluster
+    ///
+    /// Without it: the service account of the Pod that Tributary runs in.
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_KUBECONFIG", default_value = "", hide_default_value = true, value_parser = parse_path, help_heading = "Clusters")]
     pub(super) kubeconfig: PathBuf,
 
-    /// What the home cluster is called, as for `serve`
+    /// What to call the home cluster
     #[arg(
         long,
         value_name = "NAME",
@@ -186,7 +194,7 @@ pub(super) struct HomeArgs {
     )]
     pub(super) cluster_name: String,
 
-    /// Namespace of the Linkerd control plane
+    /// Namespace of the Linkerd control plane; Secrets that link clusters are read there
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -195,7 +203,11 @@ pub(super) struct HomeArgs {
         help_heading = "Clusters"
     )]
     pub(super) controller_namespace: String,
+}
 
+/// What commands that look at a cluster once log: their answer is on the same terminal.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct QuietLogArgs {
     /// Least important messages to log
     #[arg(
         long = "log-level",
@@ -229,11 +241,8 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "[IP]:PORT", env = "TRIBUTARY_XDS_ADDR", default_value = "", hide_default_value = true, value_parser = parse_listen, help_heading = "Listeners")]
     pub(super) xds_addr: MaybeListen,
 
-    /// Kubeconfig of the home cluster
-    ///
-    /// Without it: the service account of the Pod that Tributary runs in.
-    #[arg(long, value_name = "FILE", env = "TRIBUTARY_KUBECONFIG", default_value = "", hide_default_value = true, value_parser = parse_path, help_heading = "Clusters")]
-    pub(super) kubeconfig: PathBuf,
+    #[command(flatten)]
+    pub(super) home: HomeArgs,
 
     /// Read YAML files instead of a Kubernetes API: one sub-folder per cluster
     ///
@@ -241,32 +250,12 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "TRIBUTARY_MANIFESTS", default_value = "", hide_default_value = true, value_parser = parse_path, help_heading = "Clusters")]
     pub(super) manifests: PathBuf,
 
-    /// What to call the home cluster
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "TRIBUTARY_CLUSTER_NAME",
-        default_value = "home",
-        help_heading = "Clusters"
-    )]
-    pub(super) cluster_name: String,
-
     /// Read the endpoints of Services from EndpointSlices; if false, from Endpoints objects
     ///
     /// In every cluster. Endpoints objects are deprecated: they have no zones, no hints and at most 1000 addresses. They
     /// need --enable-ipv6=false.
     #[arg(long, value_name = "BOOL", env = "TRIBUTARY_ENABLE_ENDPOINT_SLICES", default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new(), help_heading = "Clusters")]
     pub(super) enable_endpoint_slices: bool,
-
-    /// Namespace of the Linkerd control plane; Secrets that link clusters are read there
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "TRIBUTARY_CONTROLLER_NAMESPACE",
-        default_value = "linkerd",
-        help_heading = "Clusters"
-    )]
-    pub(super) controller_namespace: String,
 
     /// DNS domain of the home cluster
     #[arg(
