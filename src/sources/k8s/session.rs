@@ -275,3 +275,19 @@ fn is_refusal(failure: &Failure) -> bool {
         FailureClass::Forbidden | FailureClass::Absent
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_a_cluster_may_lack_are_not_waited_for() {
+        for kind in Kind::ALL {
+            let linkerds = matches!(
+                kind,
+                Kind::ExternalWorkload | Kind::Server | Kind::ServiceProfile
+            );
+            assert_eq!(refusal_believed_after(kind).is_zero(), linkerds, "{kind:?}");
+        }
+    }
+}
