@@ -2,8 +2,8 @@
 
 mod follow;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -50,7 +50,8 @@ struct Entry {
     known: Mutex<State>,
     /// The resources that say nothing but that the name is there.
     named: [OnceLock<Arc<Resource>>; 4],
-    readers: Mutex<Vec<Weak<Mailbox>>>,
+    /// By where their mailboxes are, so that one that leaves is found among many.
+    readers: Mutex<BTreeMap<usize, Weak<Mailbox>>>,
     holds: AtomicUsize,
     abandoned: Notify,
 }
@@ -145,7 +146,8 @@ impl Entries {
             };
             // Under the lock: an entry is only given up under it, and only while nobody holds it.
             entry.holds.fetch_add(1, Ordering::Relaxed);
-            entry.readers.lock().push(Arc::downgrade(mailbox));
+            let reader = Arc::downgrade(mailbox);
+            entry.readers.lock().insert(mailbox.place(), reader);
             shared.metrics.names(by_key.len());
             (entry, new)
         };
@@ -215,7 +217,7 @@ impl Entry {
             }
             *known = state;
         }
-        self.readers.lock().retain(|reader| {
+        self.readers.lock().retain(|_, reader| {
             let Some(mailbox) = reader.upgrade() else {
                 return false;
             };
@@ -259,6 +261,11 @@ impl State {
 // === impl Mailbox ===
 
 impl Mailbox {
+    /// Where it is: no two that are there at the same time have the same.
+    fn place(self: &Arc<Self>) -> usize {
+        Arc::as_ptr(self).addr()
+    }
+
     fn put(&self, name: &Arc<str>) {
         self.names.lock().push(Arc::clone(name));
         self.news.notify_one();
@@ -296,12 +303,7 @@ impl Drop for Hold {
         let Held::Entry { entry, mailbox } = &self.0 else {
             return;
         };
-        let mailbox = Arc::downgrade(mailbox);
-        let mut readers = entry.readers.lock();
-        if let Some(position) = readers.iter().position(|known| known.ptr_eq(&mailbox)) {
-            readers.swap_remove(position);
-        }
-        drop(readers);
+        entry.readers.lock().remove(&mailbox.place());
         if entry.holds.fetch_sub(1, Ordering::Relaxed) == 1 {
             entry.abandoned.notify_one();
         }

@@ -150,40 +150,32 @@ impl Task {
     }
 }
 
-impl NamedService for Aggregated {
-    const NAME: &'static str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
+/// A service of its own name for each scope: a listener finds it by that.
+macro_rules! services {
+    ($($service:ident: $scope:expr, $name:literal;)+) => {$(
+        impl NamedService for $service {
+            const NAME: &'static str = $name;
+        }
+
+        impl tower::Service<http::Request<Body>> for $service {
+            type Response = http::Response<Body>;
+            type Error = Infallible;
+            type Future = Answer;
+
+            fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn call(&mut self, request: http::Request<Body>) -> Answer {
+                self.0.answer($scope, request)
+            }
+        }
+    )+};
 }
 
-impl NamedService for Endpoints {
-    const NAME: &'static str = "envoy.service.endpoint.v3.EndpointDiscoveryService";
-}
-
-impl tower::Service<http::Request<Body>> for Aggregated {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Answer;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Answer {
-        self.0.answer(Scope::Aggregated, request)
-    }
-}
-
-impl tower::Service<http::Request<Body>> for Endpoints {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Answer;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Answer {
-        self.0.answer(Scope::Endpoints, request)
-    }
+services! {
+    Aggregated: Scope::Aggregated, "envoy.service.discovery.v3.AggregatedDiscoveryService";
+    Endpoints: Scope::Endpoints, "envoy.service.endpoint.v3.EndpointDiscoveryService";
 }
 
 #[derive(Debug)]
