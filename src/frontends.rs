@@ -2,5 +2,6 @@
 
 pub mod destination;
 mod ending;
+mod grpc;
 pub mod introspection;
 pub mod xds;

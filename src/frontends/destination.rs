@@ -4,7 +4,6 @@
 //! views into messages, `stream` is the life of one `Get` stream, `profile` does both for `GetProfile`, and `service` puts them
 //! on the wire.
 
-mod body;
 mod client;
 mod dispatch;
 mod metrics;

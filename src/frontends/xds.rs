@@ -6,6 +6,7 @@
 
 mod client;
 mod entries;
+mod fields;
 mod metrics;
 mod resource;
 mod resource_name;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
@@ -16,7 +16,6 @@ use tonic::server::NamedService;
 use tonic::{Request, Status};
 use tracing::{debug, warn};
 
-use super::body::{answer, question};
 use super::client::{Client, shortened};
 use super::dispatch::Refusal;
 use super::metrics::{MethodMetrics, Metrics};
@@ -25,6 +24,7 @@ use super::stream::{self, NotOpened};
 use super::token::{ContextToken, TokenFlaw};
 use super::translate::Translation;
 use crate::frontends::ending::Ending;
+use crate::frontends::grpc::{answer, question};
 use crate::model::{Authority, Host, Namespace, NodeName};
 use crate::proto::destination::GetDestination;
 use crate::publish::{Catalog, SaidOnce};
@@ -382,7 +382,7 @@ impl tower::Service<http::Request<Body>> for Destination {
                 Err(status) => Err(status),
             };
             Ok(match opened {
-                Ok(frames) => answer(frames),
+                Ok(frames) => answer(frames.map(Ok)),
                 Err(status) => status.into_http(),
             })
         })

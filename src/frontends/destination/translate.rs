@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use prost::Message;
 
+use crate::frontends::grpc::frame;
 use crate::index::{
     Delta, Identity, IdentityForm, Joined, Locality, Mesh, MeshPolicy, Protocol, View, ViewEndpoint,
 };
@@ -15,8 +16,6 @@ use crate::proto::net;
 
 /// Messages stay below this, well under the 4 MiB that clients accept.
 const MESSAGE_BYTES_MAX: usize = 3_500_000;
-/// Length of what gRPC puts before each message.
-pub(super) const PREFIX_LEN: usize = 5;
 /// Weight of every endpoint that is not weighted otherwise.
 pub(super) const WEIGHT: u32 = 10_000;
 /// Weight of endpoints in the client's own zone, where zones are weighted.
@@ -302,16 +301,6 @@ fn split<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> impl Iterator<Item = V
         parts.push(part);
     }
     parts.into_iter()
-}
-
-/// A message as it goes over the wire: flag, length, bytes.
-pub(super) fn frame(message: &impl Message) -> Bytes {
-    let len = message.encoded_len();
-    let mut bytes = BytesMut::with_capacity(PREFIX_LEN + len);
-    bytes.put_u8(0);
-    bytes.put_u32(u32::try_from(len).unwrap_or(u32::MAX));
-    bytes.put(message.encode_to_vec().as_slice());
-    bytes.freeze()
 }
 
 fn update(update: pb::update::Update) -> Bytes {

@@ -6,8 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::resource::Kind;
-use super::session::{Variant, Verdict};
+use super::resource::{Kind, Variant};
+use super::session::Verdict;
 
 /// Counters of xDS.
 #[derive(Clone, Debug, Default)]

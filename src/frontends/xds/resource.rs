@@ -3,8 +3,25 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use xxhash_rust::xxh3::Xxh3Default;
+
+use super::fields::{begin, field_len, put};
+
+/// `DiscoveryResponse` and `DeltaDiscoveryResponse`: the resources.
+const RESOURCES: u32 = 2;
+/// `Resource`: its version.
+const RESOURCE_VERSION: u32 = 1;
+/// `Resource`: the `Any`. The same number as that of [`RESOURCES`], which is what lets both variants share bytes.
+const RESOURCE_BODY: u32 = 2;
+/// `Resource`: its name.
+const RESOURCE_NAME: u32 = 3;
+/// `Any`: the URL of its type.
+const ANY_TYPE_URL: u32 = 1;
+/// `Any`: the message.
+const ANY_VALUE: u32 = 2;
+
+const _: () = assert!(RESOURCES == RESOURCE_BODY);
 
 /// A kind of resource, in the order in which one stream is told of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,17 +36,31 @@ pub(super) enum Kind {
     Route,
 }
 
+/// The two forms of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    /// Requests name all that is wanted.
+    StateOfTheWorld,
+    /// Requests name what is wanted besides, or no longer.
+    Delta,
+}
+
 /// What a resource says, in a number: equal for equal content, on every replica and after every restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Version(pub(super) u64);
 
-/// One state of one resource.
+/// One state of one resource, encoded once for every stream that is told of it.
+///
+/// In the delta variant a response has a field with version, name and `Any` of each resource; in the other one it has just
+/// the `Any`, under the same number. So the second is the last part of the first, if the `Any` comes last.
 #[derive(Debug)]
 pub(super) struct Resource {
     /// What it says.
     pub(super) version: Version,
-    /// The encoded message.
-    pub(super) body: Bytes,
+    /// The field of a delta response.
+    field: Bytes,
+    /// Where the field of the other variant begins in it.
+    any_from: usize,
 }
 
 /// Makes the version of something from its parts, in an order that is always the same.
@@ -110,6 +141,46 @@ impl fmt::Display for Version {
     }
 }
 
+// === impl Resource ===
+
+impl Resource {
+    /// A resource of a kind, with its message encoded.
+    pub(super) fn new(kind: Kind, name: &str, version: Version, message: &[u8]) -> Self {
+        let version_text = version.to_string();
+        let url = kind.type_url();
+        let any = field_len(ANY_TYPE_URL, url.len()) + field_len(ANY_VALUE, message.len());
+        let about =
+            field_len(RESOURCE_VERSION, version_text.len()) + field_len(RESOURCE_NAME, name.len());
+        let resource = about + field_len(RESOURCE_BODY, any);
+        let mut field = BytesMut::with_capacity(field_len(RESOURCES, resource));
+        begin(RESOURCES, resource, &mut field);
+        put(RESOURCE_VERSION, version_text.as_bytes(), &mut field);
+        put(RESOURCE_NAME, name.as_bytes(), &mut field);
+        let any_from = field.len();
+        begin(RESOURCE_BODY, any, &mut field);
+        put(ANY_TYPE_URL, url.as_bytes(), &mut field);
+        put(ANY_VALUE, message, &mut field);
+        Self {
+            version,
+            field: field.freeze(),
+            any_from,
+        }
+    }
+
+    /// The field of a response that holds it.
+    pub(super) fn field(&self, variant: Variant) -> Bytes {
+        match variant {
+            Variant::StateOfTheWorld => self.field.slice(self.any_from..),
+            Variant::Delta => self.field.clone(),
+        }
+    }
+
+    /// Bytes it takes in a response of either variant, at most.
+    pub(super) fn len(&self) -> usize {
+        self.field.len()
+    }
+}
+
 // === impl Fingerprint ===
 
 impl Fingerprint {
@@ -129,5 +200,16 @@ impl Fingerprint {
     /// The version of everything that was added.
     pub(super) fn version(&self) -> Version {
         Version(self.0.digest())
+    }
+}
+
+#[cfg(test)]
+impl Resource {
+    /// The message.
+    pub(super) fn message<M: prost::Message + Default>(&self) -> M {
+        use crate::proto::xds::discovery::DiscoveryResponse;
+        use prost::Message as _;
+        let response = DiscoveryResponse::decode(self.field(Variant::StateOfTheWorld)).unwrap();
+        M::decode(&*response.resources[0].value).unwrap()
     }
 }

@@ -1,25 +1,21 @@
 //! xDS as gRPC services: aggregated discovery and endpoint discovery, each in both variants.
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::marker::PhantomData;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 use tonic::body::Body;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::server::{NamedService, StreamingService};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::server::NamedService;
 
 use super::entries::{Entries, Follower};
 use super::metrics::Metrics;
-use super::session::Variant;
+use super::resource::Variant;
 use super::stream::{Common, Incoming, Running, Scope};
+use crate::frontends::grpc::{answer, questions};
 use crate::proto::xds::discovery::{DeltaDiscoveryRequest, DiscoveryRequest};
 use crate::publish::Catalog;
 
@@ -58,9 +54,7 @@ pub struct Aggregated(Xds);
 #[derive(Clone, Debug)]
 pub struct Endpoints(Xds);
 
-type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
-
-type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+type Answer = std::future::Ready<Result<http::Response<Body>, Infallible>>;
 
 // === impl Xds ===
 
@@ -105,40 +99,51 @@ impl Xds {
             | (Scope::Endpoints, Some("DeltaEndpoints")) => Some(Variant::Delta),
             _ => None,
         };
-        let xds = self.clone();
-        Box::pin(async move {
-            Ok(match variant {
-                Some(Variant::StateOfTheWorld) => {
-                    serve::<DiscoveryRequest>(xds, scope, Variant::StateOfTheWorld, request).await
-                }
-                Some(Variant::Delta) => {
-                    serve::<DeltaDiscoveryRequest>(xds, scope, Variant::Delta, request).await
-                }
-                None => Status::unimplemented("resources are streamed; there is no such method")
-                    .into_http(),
-            })
-        })
+        let served = match variant {
+            Some(Variant::StateOfTheWorld) => {
+                serve::<DiscoveryRequest>(self, scope, Variant::StateOfTheWorld, request)
+            }
+            Some(Variant::Delta) => {
+                serve::<DeltaDiscoveryRequest>(self, scope, Variant::Delta, request)
+            }
+            None => Err(Status::unimplemented(
+                "resources are streamed; there is no such method",
+            )),
+        };
+        std::future::ready(Ok(served.unwrap_or_else(Status::into_http)))
+    }
+
+    /// Refuses a stream that would be one too many.
+    fn ensure_room(&self) -> Result<(), Status> {
+        if self.common.shutdown.is_cancelled() {
+            return Err(Status::unavailable("shutting down"));
+        }
+        let open = self.common.metrics.open_count();
+        let streams_max = self.streams_max;
+        if usize::try_from(open).is_ok_and(|open| open >= streams_max) {
+            return Err(Status::resource_exhausted(format!(
+                "{streams_max} streams are open, which is the limit"
+            )));
+        }
+        Ok(())
     }
 }
 
-async fn serve<D>(
-    xds: Xds,
+/// Opens a stream, whose requests are of type `D`.
+fn serve<D>(
+    xds: &Xds,
     scope: Scope,
     variant: Variant,
     request: http::Request<Body>,
-) -> http::Response<Body>
+) -> Result<http::Response<Body>, Status>
 where
     D: Message + Default + Into<Incoming> + 'static,
 {
-    let call = Call {
-        xds,
-        scope,
-        variant,
-    };
-    tonic::server::Grpc::new(SharedCodec::<D>::default())
-        .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .streaming(call, request)
-        .await
+    let requests = questions::<D>(request, Some(REQUEST_BYTES_MAX))?.into_inner();
+    xds.ensure_room()?;
+    let requests = requests.map(|request| request.map(|request| Box::new(request.into())));
+    let running = Running::new(requests, scope, variant, &xds.common);
+    Ok(answer(Box::pin(running.run())))
 }
 
 // === impl Task ===
@@ -176,94 +181,4 @@ macro_rules! services {
 services! {
     Aggregated: Scope::Aggregated, "envoy.service.discovery.v3.AggregatedDiscoveryService";
     Endpoints: Scope::Endpoints, "envoy.service.endpoint.v3.EndpointDiscoveryService";
-}
-
-#[derive(Debug)]
-struct Call {
-    xds: Xds,
-    scope: Scope,
-    variant: Variant,
-}
-
-impl<D> StreamingService<D> for Call
-where
-    D: Into<Incoming> + Send + 'static,
-{
-    type Response = Bytes;
-    type ResponseStream = Messages;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Messages>, Status>> + Send>>;
-
-    fn call(&mut self, request: Request<Streaming<D>>) -> Self::Future {
-        let Self {
-            xds,
-            scope,
-            variant,
-        } = self;
-        let (common, streams_max) = (xds.common.clone(), xds.streams_max);
-        let (scope, variant) = (*scope, *variant);
-        Box::pin(async move {
-            if common.shutdown.is_cancelled() {
-                return Err(Status::unavailable("shutting down"));
-            }
-            let open = common.metrics.open_count();
-            if usize::try_from(open).is_ok_and(|open| open >= streams_max) {
-                return Err(Status::resource_exhausted(format!(
-                    "{streams_max} streams are open, which is the limit"
-                )));
-            }
-            let requests = request
-                .into_inner()
-                .map(|request| request.map(|request| Box::new(request.into())));
-            let running = Running::new(requests, scope, variant, &common);
-            let messages: Messages = Box::pin(running.run());
-            Ok(Response::new(messages))
-        })
-    }
-}
-
-/// Requests are decoded; responses are already encoded.
-#[derive(Clone, Copy, Debug)]
-struct SharedCodec<D>(PhantomData<fn() -> D>);
-
-impl<D> Default for SharedCodec<D> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<D: Message + Default + 'static> Codec for SharedCodec<D> {
-    type Encode = Bytes;
-    type Decode = D;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self::default()
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self::default()
-    }
-}
-
-impl<D> Encoder for SharedCodec<D> {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl<D: Message + Default> Decoder for SharedCodec<D> {
-    type Item = D;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
-        let bytes = buffer.copy_to_bytes(buffer.remaining());
-        D::decode(bytes)
-            .map(Some)
-            .map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))
-    }
 }

@@ -9,20 +9,11 @@ mod subscriptions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::resource::{Kind, Known, Resource, Version};
+use super::resource::{Kind, Known, Resource, Variant, Version};
 use subscriptions::{Sent, Subscriptions};
 
 /// Resources in one response are fewer than would make it larger than this; clients of gRPC accept 4 MiB.
 const RESPONSE_BYTES_MAX: usize = 3 * 1024 * 1024;
-
-/// The two forms of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Variant {
-    /// Requests name all that is wanted.
-    StateOfTheWorld,
-    /// Requests name what is wanted besides, or no longer.
-    Delta,
-}
 
 /// What a client says of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -232,7 +223,7 @@ impl Session {
                     if !named.has_to_be_sent(resource.version) {
                         continue;
                     }
-                    let size = resource.body.len();
+                    let size = resource.len();
                     let alone = named.alone;
                     if (alone || bytes + size > RESPONSE_BYTES_MAX)
                         && !response.resources.is_empty()

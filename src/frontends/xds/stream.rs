@@ -14,8 +14,8 @@ use tracing::{debug, warn};
 use super::client::{Client, Style};
 use super::entries::{Entries, Hold, Mailbox};
 use super::metrics::{Metrics, OpenStream};
-use super::resource::{Kind, Known};
-use super::session::{Request, Session, Variant, Verdict};
+use super::resource::{Kind, Known, Variant};
+use super::session::{Request, Session, Verdict};
 use super::wire;
 use crate::frontends::ending::Ending;
 use crate::proto::xds::core::Node;
@@ -56,6 +56,7 @@ pub(super) struct Running<S> {
     style: Arc<Style>,
     holds: HashMap<Arc<str>, Hold>,
     mailbox: Arc<Mailbox>,
+    /// What is to be sent, in pieces.
     outgoing: VecDeque<Bytes>,
     entries: Entries,
     identifier: Arc<str>,
@@ -107,22 +108,22 @@ where
         }
     }
 
-    /// The messages of the stream.
+    /// The messages of the stream, framed, in pieces.
     pub(super) fn run(self) -> impl Stream<Item = Result<Bytes, Status>> + Send {
         futures::stream::unfold(Some(self), |state| async move {
             let mut state = state?;
-            match state.next_message().await {
-                Ok(Some(message)) => Some((Ok(message), Some(state))),
+            match state.next_piece().await {
+                Ok(Some(piece)) => Some((Ok(piece), Some(state))),
                 Ok(None) => None,
                 Err(status) => Some((Err(status), None)),
             }
         })
     }
 
-    async fn next_message(&mut self) -> Result<Option<Bytes>, Status> {
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
-            if let Some(message) = self.outgoing.pop_front() {
-                return Ok(Some(message));
+            if let Some(piece) = self.outgoing.pop_front() {
+                return Ok(Some(piece));
             }
             self.answer();
             if !self.outgoing.is_empty() {
@@ -161,10 +162,11 @@ where
                 .map_or(Known::NotYet, |hold| hold.known(kind))
         });
         for response in responses {
-            let message = wire::encode(self.variant, &response, &self.identifier);
+            let pieces = wire::pieces(self.variant, &response, &self.identifier);
+            let bytes = pieces.iter().map(Bytes::len).sum();
             self.metrics
-                .response(response.kind, response.resources.len(), message.len());
-            self.outgoing.push_back(message);
+                .response(response.kind, response.resources.len(), bytes);
+            self.outgoing.extend(pieces);
         }
         if self.half_closed {
             self.session.on_half_close();

@@ -4,7 +4,6 @@ mod assignment;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use prost::{Message, Name};
 
 pub(super) use assignment::{Assignment, Member};
@@ -36,7 +35,7 @@ const CONNECT_TIMEOUT: Duration = Duration {
 
 /// The resource of a kind that says nothing but that a name is there.
 pub(super) fn named(kind: Kind, name: &str) -> Arc<Resource> {
-    let body = match kind {
+    let message = match kind {
         Kind::Cluster => cluster(name).encode_to_vec(),
         Kind::Listener => listener(name).encode_to_vec(),
         Kind::Route => route_configuration(name).encode_to_vec(),
@@ -44,10 +43,7 @@ pub(super) fn named(kind: Kind, name: &str) -> Arc<Resource> {
     };
     let mut print = Fingerprint::default();
     print.number(EDITION).number(kind.index() as u64).text(name);
-    Arc::new(Resource {
-        version: print.version(),
-        body: Bytes::from(body),
-    })
+    Arc::new(Resource::new(kind, name, print.version(), &message))
 }
 
 /// A cluster with the endpoints that are known by the same name.

@@ -2,64 +2,58 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
-use super::resource::{Kind, Resource};
-use super::session::{Response, Variant};
+use super::resource::Variant;
+use super::session::Response;
+use crate::frontends::grpc::{PREFIX_LEN, frame, put_prefix};
 use crate::proto::xds::core::ControlPlane;
 use crate::proto::xds::discovery::{
     DeltaDiscoveryResponse, DiscoveryResponse, ResourceError, ResourceName,
 };
 use crate::proto::xds::rpc;
 
-/// `Any`: the URL of its type.
-const ANY_TYPE_URL: u32 = 1;
-/// `Any`: the message.
-const ANY_VALUE: u32 = 2;
-/// `DiscoveryResponse` and `DeltaDiscoveryResponse`: the resources.
-const RESOURCES: u32 = 2;
-/// `Resource`: its version.
-const RESOURCE_VERSION: u32 = 1;
-/// `Resource`: the `Any`.
-const RESOURCE_BODY: u32 = 2;
-/// `Resource`: its name.
-const RESOURCE_NAME: u32 = 3;
+/// Resources of this size and more are shared between streams; a copy of what is smaller costs less than a frame of its own.
+const SHARED_MIN: usize = 4 * 1024;
 
 /// `NOT_FOUND`, as a status in a response has it.
 const NOT_FOUND: i32 = 5;
 
-/// The message that tells a client of a response.
-pub(super) fn encode(variant: Variant, response: &Response, identifier: &str) -> Bytes {
+/// The message that tells a client of a response, framed, in pieces.
+pub(super) fn pieces(variant: Variant, response: &Response, identifier: &str) -> Vec<Bytes> {
     let head = head(variant, response, identifier);
-    let resources: usize = response
-        .resources
-        .iter()
-        .map(|(name, resource)| {
-            field_len(RESOURCES, resource_len(variant, response, name, resource))
-        })
-        .sum();
-    let mut buffer = BytesMut::with_capacity(head.len() + resources);
-    buffer.put_slice(&head);
-    for (name, resource) in &response.resources {
-        let len = resource_len(variant, response, name, resource);
-        begin(RESOURCES, len, &mut buffer);
-        if variant == Variant::Delta {
-            put(
-                RESOURCE_VERSION,
-                resource.version.to_string().as_bytes(),
-                &mut buffer,
-            );
-            begin(RESOURCE_BODY, any_len(response.kind, resource), &mut buffer);
-            put_any(response.kind, resource, &mut buffer);
-            put(RESOURCE_NAME, name.as_bytes(), &mut buffer);
-        } else {
-            put_any(response.kind, resource, &mut buffer);
+    let mut len = head.len();
+    let mut own = PREFIX_LEN + len;
+    let resources = response.resources.iter();
+    let fields: Vec<_> = resources
+        .map(|(_, resource)| resource.field(variant))
+        .collect();
+    for field in &fields {
+        len += field.len();
+        if field.len() < SHARED_MIN {
+            own += field.len();
         }
     }
-    buffer.freeze()
+    let mut buffer = BytesMut::with_capacity(own);
+    put_prefix(len, &mut buffer);
+    buffer.put_slice(&head);
+    let mut pieces = Vec::new();
+    for field in fields {
+        if field.len() < SHARED_MIN {
+            buffer.put_slice(&field);
+        } else {
+            if !buffer.is_empty() {
+                pieces.push(buffer.split().freeze());
+            }
+            pieces.push(field);
+        }
+    }
+    if !buffer.is_empty() {
+        pieces.push(buffer.freeze());
+    }
+    pieces
 }
 
-/// A delta response that names of a kind that we do not know are not there.
+/// A delta response, framed, that names of a kind that we do not know are not there.
 pub(super) fn unknown_kind(type_url: &str, names: Vec<String>, identifier: &str) -> Bytes {
     let message = DeltaDiscoveryResponse {
         type_url: type_url.to_owned(),
@@ -68,7 +62,7 @@ pub(super) fn unknown_kind(type_url: &str, names: Vec<String>, identifier: &str)
         control_plane: Some(control_plane(identifier)),
         ..Default::default()
     };
-    message.encode_to_vec().into()
+    frame(&message)
 }
 
 /// Everything but the resources.
@@ -118,96 +112,72 @@ fn control_plane(identifier: &str) -> ControlPlane {
     }
 }
 
-fn resource_len(variant: Variant, response: &Response, name: &str, resource: &Resource) -> usize {
-    let any = any_len(response.kind, resource);
-    match variant {
-        Variant::StateOfTheWorld => any,
-        Variant::Delta => {
-            field_len(RESOURCE_VERSION, resource.version.to_string().len())
-                + field_len(RESOURCE_BODY, any)
-                + field_len(RESOURCE_NAME, name.len())
-        }
-    }
-}
-
-fn any_len(kind: Kind, resource: &Resource) -> usize {
-    field_len(ANY_TYPE_URL, kind.type_url().len()) + field_len(ANY_VALUE, resource.body.len())
-}
-
-fn put_any(kind: Kind, resource: &Resource, buffer: &mut BytesMut) {
-    put(ANY_TYPE_URL, kind.type_url().as_bytes(), buffer);
-    put(ANY_VALUE, &resource.body, buffer);
-}
-
-fn field_len(tag: u32, len: usize) -> usize {
-    key_len(tag) + encoded_len_varint(len as u64) + len
-}
-
-fn begin(tag: u32, len: usize, buffer: &mut BytesMut) {
-    encode_key(tag, WireType::LengthDelimited, buffer);
-    encode_varint(len as u64, buffer);
-}
-
-fn put(tag: u32, bytes: &[u8], buffer: &mut BytesMut) {
-    begin(tag, bytes.len(), buffer);
-    buffer.put_slice(bytes);
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::frontends::xds::resource::Version;
+    use crate::frontends::xds::resource::{Kind, Resource, Version};
 
-    fn response() -> Response {
-        let resource = |text: &str| {
-            Arc::new(Resource {
-                version: Version(7),
-                body: Bytes::copy_from_slice(text.as_bytes()),
-            })
-        };
-        Response::sample(
-            Kind::Assignment,
-            vec![("a".into(), resource("one")), ("b".into(), resource(""))],
-        )
+    const URL: &str = Kind::Assignment.type_url();
+
+    fn response(messages: &[(&str, &[u8])]) -> Response {
+        let resources = messages.iter().map(|&(name, message)| {
+            let resource = Resource::new(Kind::Assignment, name, Version(7), message);
+            (Arc::from(name), Arc::new(resource))
+        });
+        Response::sample(Kind::Assignment, resources.collect())
+    }
+
+    /// The message in some pieces.
+    fn joined(pieces: &[Bytes]) -> Vec<u8> {
+        let bytes = pieces.concat();
+        let (prefix, message) = bytes.split_at(PREFIX_LEN);
+        assert_eq!(prefix[0], 0, "not compressed");
+        let len = u32::from_be_bytes(prefix[1..].try_into().unwrap());
+        assert_eq!(len as usize, message.len());
+        message.to_vec()
     }
 
     #[test]
     fn a_library_reads_the_same() {
-        let bytes = encode(Variant::StateOfTheWorld, &response(), "replica");
-        let message = DiscoveryResponse::decode(bytes).unwrap();
-        assert_eq!(message.type_url, Kind::Assignment.type_url());
+        let large = vec![1; SHARED_MIN];
+        let messages = [("a", &b"one"[..]), ("b", &large), ("c", &large), ("d", b"")];
+        let pieces = pieces(Variant::StateOfTheWorld, &response(&messages), "replica");
+        let message = DiscoveryResponse::decode(&*joined(&pieces)).unwrap();
+        assert_eq!(message.type_url, URL);
         assert_eq!(message.control_plane.unwrap().identifier, "replica");
         let read: Vec<_> = message
             .resources
             .iter()
             .map(|any| (any.type_url.as_str(), any.value.as_slice()))
             .collect();
-        let url = Kind::Assignment.type_url();
-        assert_eq!(read, [(url, b"one".as_slice()), (url, b"".as_slice())]);
+        assert_eq!(read, messages.map(|(_, message)| (URL, message)));
 
-        let bytes = encode(Variant::Delta, &response(), "replica");
-        let message = DeltaDiscoveryResponse::decode(bytes).unwrap();
+        let pieces = super::pieces(Variant::Delta, &response(&messages), "replica");
+        let message = DeltaDiscoveryResponse::decode(&*joined(&pieces)).unwrap();
         let read: Vec<_> = message
             .resources
             .iter()
             .map(|resource| {
+                assert_eq!(resource.version, "0000000000000007");
                 let any = resource.resource.as_ref().unwrap();
-                (
-                    resource.name.as_str(),
-                    resource.version.as_str(),
-                    any.value.as_slice(),
-                )
+                assert_eq!(any.type_url, URL);
+                (resource.name.as_str(), any.value.as_slice())
             })
             .collect();
-        let version = "0000000000000007";
-        assert_eq!(
-            read,
-            [
-                ("a", version, b"one".as_slice()),
-                ("b", version, b"".as_slice())
-            ]
-        );
+        assert_eq!(read, messages);
+    }
+
+    #[test]
+    fn what_is_large_is_not_copied() {
+        let large = vec![1; SHARED_MIN];
+        let response = response(&[("a", b"one"), ("b", &large), ("c", b"two")]);
+        for variant in [Variant::StateOfTheWorld, Variant::Delta] {
+            let pieces = pieces(variant, &response, "replica");
+            let field = response.resources[1].1.field(variant);
+            assert_eq!(pieces.len(), 3);
+            assert_eq!(pieces[1].as_ptr(), field.as_ptr());
+        }
     }
 }

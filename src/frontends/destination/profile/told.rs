@@ -8,7 +8,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::Subject;
-use crate::frontends::destination::translate::{Translation, frame};
+use crate::frontends::destination::translate::Translation;
+use crate::frontends::grpc::frame;
 use crate::model::{ProfileName, Text};
 
 /// Never take back the room of a table for fewer profiles than this.

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prost::Message;
 
-use super::{Http2Params, PREFIX_LEN, Translation};
+use super::{Http2Params, Translation};
+use crate::frontends::grpc::PREFIX_LEN;
 use crate::index::{MeshPolicy, View, diff};
 use crate::proto::destination::update::Update as Kind;
 use crate::proto::destination::{Update, WeightedAddr, WeightedAddrSet};

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::*;
 use crate::frontends::xds::resource::Completeness;
 
@@ -13,7 +11,7 @@ use crate::frontends::xds::resource::Completeness;
 struct Scene {
     session: Session,
     known: BTreeMap<(Kind, &'static str), Known>,
-    body_len: usize,
+    message_len: usize,
 }
 
 impl Scene {
@@ -21,7 +19,7 @@ impl Scene {
         Self {
             session: Session::new(variant),
             known: BTreeMap::new(),
-            body_len: 4,
+            message_len: 4,
         }
     }
 
@@ -36,10 +34,8 @@ impl Scene {
         version: u64,
         completeness: Completeness,
     ) -> &mut Self {
-        let resource = Resource {
-            version: Version(version),
-            body: Bytes::from(vec![0; self.body_len]),
-        };
+        let message = vec![0; self.message_len];
+        let resource = Resource::new(kind, name, Version(version), &message);
         let known = Known::Present(Arc::new(resource), completeness);
         self.set(kind, name, known)
     }
@@ -422,7 +418,7 @@ fn a_wildcard_goes_on_to_say_what_is_not_there() {
 #[test]
 fn large_answers_are_split() {
     let mut scene = Scene::new(SOTW);
-    scene.body_len = RESPONSE_BYTES_MAX / 2;
+    scene.message_len = RESPONSE_BYTES_MAX / 2 - 200;
     let names = ["a", "b", "c", "d", "e"];
     for name in names {
         scene.present(Kind::Assignment, name, 1);
@@ -438,7 +434,7 @@ fn large_answers_are_split() {
 #[test]
 fn after_the_last_request_the_rest_comes_without_being_accepted() {
     let mut scene = Scene::new(SOTW);
-    scene.body_len = RESPONSE_BYTES_MAX;
+    scene.message_len = RESPONSE_BYTES_MAX;
     scene.present(Kind::Assignment, "a", 1);
     scene.present(Kind::Assignment, "b", 1);
     scene.request(Kind::Assignment, "", &["a", "b"]);

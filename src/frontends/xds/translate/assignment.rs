@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use prost::Message;
 
 use super::super::client::Detail;
@@ -138,10 +137,13 @@ impl Assignment {
         for member in &self.members {
             self.print(member, &mut print);
         }
-        Arc::new(Resource {
-            version: print.version(),
-            body: Bytes::from(self.message(name).encode_to_vec()),
-        })
+        let message = self.message(name).encode_to_vec();
+        Arc::new(Resource::new(
+            Kind::Assignment,
+            name,
+            print.version(),
+            &message,
+        ))
     }
 
     /// Adds to a version what is said of an endpoint, and nothing else.

@@ -9,7 +9,7 @@ use super::*;
 use crate::frontends::destination::client::Client;
 use crate::frontends::destination::metrics::Metrics;
 use crate::frontends::destination::token::ContextToken;
-use crate::frontends::destination::translate::PREFIX_LEN;
+use crate::frontends::grpc::PREFIX_LEN;
 use crate::index::{Change, MeshPolicy, SelectPolicy};
 use crate::model::{ClusterRole, EndpointKind, Override, PortSet};
 use crate::proto::destination::DestinationProfile;
