@@ -251,20 +251,23 @@ impl App {
         let access: Arc<dyn writer::Access> =
             Arc::new(WriterAccess(HomeAccess::new(kubeconfig.clone())));
         let stopped = self.shutdown.streams.clone();
-        let Some(options) = writer_options(config) else {
+        if config.writer.mode == WriterMode::Off {
+            let (access, metrics, stopped) =
+                (Arc::clone(&access), metrics.clone(), stopped.clone());
             self.tasks.spawn(async move {
                 let counting = writer::report_leftovers(access, metrics);
                 stopped.run_until_cancelled(counting).await;
                 stopped.cancelled().await;
+                ("count of left-over EndpointSlices", Ok(()))
+            });
+        }
+        if let Some(options) = writer_options(config) {
+            let writer = Writer::new(self.catalog.clone(), options, access, metrics);
+            self.tasks.spawn(async move {
+                writer.run(stopped).await;
                 (WRITER, Ok(()))
             });
-            return;
-        };
-        let writer = Writer::new(self.catalog.clone(), options, access, metrics);
-        self.tasks.spawn(async move {
-            writer.run(stopped).await;
-            (WRITER, Ok(()))
-        });
+        }
     }
 
     fn serve_grpc(
@@ -458,7 +461,8 @@ impl writer::Access for WriterAccess {
 /// How the writer works; `None` if it is off.
 fn writer_options(config: &Config) -> Option<writer::Options> {
     let mode = match config.writer.mode {
-        WriterMode::Off => return None,
+        WriterMode::Off if !config.writer.writes_external_workloads() => return None,
+        WriterMode::Off => writer::Mode::Off,
         WriterMode::On => writer::Mode::On,
         WriterMode::DryRun => writer::Mode::DryRun,
         WriterMode::Remove => writer::Mode::Remove,
@@ -469,6 +473,14 @@ fn writer_options(config: &Config) -> Option<writer::Options> {
 fn options_of(config: &Config, mode: writer::Mode) -> writer::Options {
     writer::Options {
         mode,
+        workloads: match (
+            config.writer.writes_external_workloads(),
+            config.writer.is_dry_run,
+        ) {
+            (false, _) => writer::Workloads::Left,
+            (true, false) => writer::Workloads::Written,
+            (true, true) => writer::Workloads::DryRun,
+        },
         settings: config.writer.settings.clone(),
         pace: config.writer.pace,
         namespace: config.controller_namespace.clone(),

@@ -316,6 +316,9 @@ fn destination(args: &[String]) -> Result<Command, Stop> {
     match read(args)? {
         Command::Serve(mut config) => {
             config.notices.extend(notices);
+            // That controller does so wherever it reads EndpointSlices.
+            let reads_slices = config.endpoint_kind == EndpointKind::EndpointSlice;
+            config.writer.external_workloads.get_or_insert(reads_slices);
             Ok(Command::Serve(config))
         }
         other => Ok(other),
@@ -401,6 +404,18 @@ impl Config {
             return Err(origins.refuse(
                 "--endpoint-slices",
                 "EndpointSlices are copied from EndpointSlices, which --enable-endpoint-slices=false does not read; leave one of them out",
+            ));
+        }
+        if writer.writes_external_workloads() && !args.manifests.as_os_str().is_empty() {
+            return Err(origins.refuse(
+                "--external-workload-slices",
+                "there is nothing to write to with --manifests; leave one of them out",
+            ));
+        }
+        if writer.writes_external_workloads() && !args.enable_endpoint_slices {
+            return Err(origins.refuse(
+                "--external-workload-slices",
+                "ExternalWorkloads are in EndpointSlices, which --enable-endpoint-slices=false does not read; leave one of them out",
             ));
         }
         Ok(Self {

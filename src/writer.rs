@@ -1,10 +1,11 @@
-//! The optional writer of EndpointSlices for mirror and federated Services.
+//! The optional writer of EndpointSlices: for mirror and federated Services, and for Services that select ExternalWorkloads.
 //!
 //! Flat mirrors and federated Services have no EndpointSlices: only meshed clients reach what is behind them. The writer puts
 //! copies of the member clusters' slices beside them, for gateways and load balancers that read slices. It reads the same
 //! catalog as every front-end, writes to the home cluster only, and touches nothing that does not bear its label.
 //!
-//! [`plan`](plan::plan) decides, and is pure; everything else carries out.
+//! [`plan`](plan::plan) decides, and is pure; everything else carries out. `workloads` does for ExternalWorkloads what Linkerd's
+//! destination controller does beside answering, by the same means.
 
 mod copy;
 mod encode;
@@ -24,23 +25,27 @@ mod standings;
 mod store;
 mod turn;
 mod watches;
+mod workloads;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use copy::{Content, Copy, CopyEndpoint, CopyPort, Existing, Provenance, Target, TargetKind};
+pub use copy::{
+    Content, Copy, CopyEndpoint, CopyPort, Existing, Origin, Provenance, Target, TargetKind,
+};
 pub use lease::Leadership;
 pub use metrics::Metrics;
 pub use once::{Outlook, Planned, delete_all, inventory, look_ahead};
 pub use requests::{Access, Effect, FIELD_MANAGER, Reason, Refusal, Requests};
 
-use crate::model::Namespace;
 use crate::model::copying::{Pace, Settings};
+use crate::model::{Namespace, OUR_MANAGED_BY};
 use crate::publish::Catalog;
 use events::Announcer;
 use lease::Candidate;
@@ -49,12 +54,18 @@ use reconciler::Reconciler;
 use turn::Tools;
 use watches::StockDestination;
 
+/// The Lease of whoever writes copies. Must never change.
+const LEASE: &str = FIELD_MANAGER;
+/// Between looks at what changes by itself with time.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// Events of the watch of copies that may wait.
 const COPY_EVENTS_MAX: usize = 256;
 
-/// What the writer does.
+/// What the writer does about mirrors and federated Services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// Nothing.
+    Off,
     /// It keeps copies.
     On,
     /// It says what it would do.
@@ -63,11 +74,25 @@ pub enum Mode {
     Remove,
 }
 
+/// What the writer does about Services that select ExternalWorkloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workloads {
+    /// Nothing: Linkerd's own controller does it, or nobody.
+    #[default]
+    Left,
+    /// It keeps their slices.
+    Written,
+    /// It says what it would do.
+    DryRun,
+}
+
 /// How the writer works.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it does.
+    /// What it does about mirrors and federated Services.
     pub mode: Mode,
+    /// What it does about Services that select ExternalWorkloads.
+    pub workloads: Workloads,
     /// What copies look like and which Services get any.
     pub settings: Settings,
     /// How fast.
@@ -105,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Works until told to stop, and gives up the Lease then. Only the holder of the Lease writes; where nothing is to be written
+    /// Works until told to stop, and gives up its Leases then. Only the holder of a Lease writes; where nothing is to be written
     /// there is no Lease.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self {
@@ -114,54 +139,83 @@ impl Writer {
             requests,
             metrics,
         } = self;
-        let namespace = options.namespace.to_string();
-        let instance = options.instance.clone();
-        let mut tasks = JoinSet::new();
-        let candidacy = CancellationToken::new();
-        let leadership = if options.mode == Mode::DryRun {
-            info!("EndpointSlices are planned and not written (dry run)");
-            watch::Sender::new(Leadership::Following).subscribe()
-        } else {
-            let (candidate, leadership) =
-                Candidate::new(requests.clone(), namespace.clone(), &instance);
-            let until = candidacy.clone();
-            tasks.spawn(async move { candidate.run(until).await });
-            leadership
-        };
-        let (copy_events, copies) = mpsc::channel(COPY_EVENTS_MAX);
-        let watching = watches::copies(requests.clone(), copy_events);
-        let (stock_sender, stock) = watch::channel(StockDestination::Unknown);
-        let looking = watches::stock_destination(requests.clone(), namespace, stock_sender);
-        let (announcer, notices) = Announcer::new();
-        let announcing = events::send(requests.clone(), instance, notices);
-        let mut background = JoinSet::new();
-        background.spawn(watching);
-        background.spawn(looking);
-        background.spawn(announcing);
         let pace = options.pace;
+        let limiter = Limiter::new(pace.requests_per_second, pace.burst, Instant::now());
         let tools = Tools {
             requests,
-            limiter: Arc::new(Limiter::new(
-                pace.requests_per_second,
-                pace.burst,
-                Instant::now(),
-            )),
-            leadership,
+            limiter: Arc::new(limiter),
+            leadership: watch::Sender::new(Leadership::Following).subscribe(),
             metrics,
         };
-        let reconciler = Reconciler::new(catalog, options, tools, announcer, stock);
-        tokio::select! {
-            () = reconciler.run(copies, shutdown) => {}
-            Some(Err(error)) = background.join_next() => {
-                if error.is_panic() {
-                    std::panic::resume_unwind(error.into_panic());
-                }
+        let workloads = async {
+            if options.workloads != Workloads::Left {
+                workloads::run(options.clone(), tools.clone(), shutdown.clone()).await;
+            }
+        };
+        let copies = async {
+            if options.mode != Mode::Off {
+                write_copies(catalog, options.clone(), tools.clone(), shutdown.clone()).await;
+            }
+        };
+        tokio::join!(Box::pin(copies), Box::pin(workloads));
+    }
+}
+
+/// Keeps copies of the slices of member clusters.
+async fn write_copies(
+    catalog: Catalog,
+    options: Options,
+    tools: Tools,
+    shutdown: CancellationToken,
+) {
+    let namespace = options.namespace.to_string();
+    let instance = options.instance.clone();
+    let requests = tools.requests.clone();
+    let mut tasks = JoinSet::new();
+    let candidacy = CancellationToken::new();
+    let leadership = if options.mode == Mode::DryRun {
+        info!("EndpointSlices are planned and not written (dry run)");
+        tools.leadership.clone()
+    } else {
+        let (candidate, leadership) =
+            Candidate::new(requests.clone(), LEASE, namespace.clone(), &instance);
+        let until = candidacy.clone();
+        tasks.spawn(async move { candidate.run(until).await });
+        leadership
+    };
+    let (copy_events, copies) = mpsc::channel(COPY_EVENTS_MAX);
+    let watching = watches::slices(requests.clone(), OUR_MANAGED_BY, copy_events);
+    let (stock_sender, stock) = watch::channel(StockDestination::Unknown);
+    let looking = watches::stock_destination(requests.clone(), namespace, stock_sender);
+    let (announcer, notices) = Announcer::new();
+    let announcing = events::send(requests, instance, notices);
+    let mut background = JoinSet::new();
+    background.spawn(watching);
+    background.spawn(looking);
+    background.spawn(announcing);
+    let tools = Tools {
+        leadership,
+        ..tools
+    };
+    let reconciler = Reconciler::new(catalog, options, tools, announcer, stock);
+    tokio::select! {
+        () = reconciler.run(copies, shutdown) => {}
+        Some(Err(error)) = background.join_next() => {
+            if error.is_panic() {
+                std::panic::resume_unwind(error.into_panic());
             }
         }
-        background.shutdown().await;
-        // Nothing is under way any more: the next one may begin.
-        candidacy.cancel();
-        while tasks.join_next().await.is_some() {}
+    }
+    background.shutdown().await;
+    // Nothing is under way any more: the next one may begin.
+    candidacy.cancel();
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn wait_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

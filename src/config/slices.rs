@@ -33,8 +33,12 @@ pub enum WriterMode {
 /// Settings of the EndpointSlice writer.
 #[derive(Clone, Debug)]
 pub struct WriterConfig {
-    /// What it is to do.
+    /// What it is to do about mirrors and federated Services.
     pub mode: WriterMode,
+    /// Whether it writes slices of ExternalWorkloads; `None` where nothing is said.
+    pub external_workloads: Option<bool>,
+    /// Whether it only says what it would do.
+    pub is_dry_run: bool,
     /// What the slices look like and which Services get any.
     pub settings: Settings,
     /// How fast they follow.
@@ -58,6 +62,13 @@ pub(super) struct WriterArgs {
     /// Only log what would be written
     #[arg(long, value_name = "BOOL", env = "TRIBUTARY_ENDPOINT_SLICES_DRY_RUN", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     endpoint_slices_dry_run: bool,
+
+    /// Write EndpointSlices for Services that select ExternalWorkloads, in the place of Linkerd's destination controller
+    ///
+    /// Only one of the two does at a time: both want the same Lease. Needs the rights of deploy/rbac-write.yaml. On by default
+    /// in tributary destination, which takes that controller's place.
+    #[arg(long, value_name = "BOOL", env = "TRIBUTARY_EXTERNAL_WORKLOAD_SLICES", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    external_workload_slices: Option<bool>,
 
     #[command(flatten)]
     choice: ChoiceArgs,
@@ -192,9 +203,16 @@ impl WriterConfig {
     pub fn off(home: ClusterName) -> Self {
         Self {
             mode: WriterMode::Off,
+            external_workloads: None,
+            is_dry_run: false,
             settings: Settings::new(home),
             pace: Pace::default(),
         }
+    }
+
+    /// Whether it writes slices of ExternalWorkloads.
+    pub fn writes_external_workloads(&self) -> bool {
+        self.external_workloads.unwrap_or(false)
     }
 
     pub(super) fn new(
@@ -218,7 +236,11 @@ impl WriterConfig {
         if mode != WriterMode::Off {
             check_name(home, origins)?;
         }
-        Ok(args.choice.config(mode, home.clone()))
+        Ok(Self {
+            external_workloads: args.external_workload_slices,
+            is_dry_run: args.endpoint_slices_dry_run,
+            ..args.choice.config(mode, home.clone())
+        })
     }
 }
 
@@ -254,6 +276,8 @@ impl ChoiceArgs {
         let act_after = self.endpoint_slices_act_after;
         WriterConfig {
             mode,
+            external_workloads: None,
+            is_dry_run: mode == WriterMode::DryRun,
             settings: Settings {
                 home,
                 select: self.endpoint_slices_select,

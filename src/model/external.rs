@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Namespace, Owner, PortSet, Text, Traits};
+use super::{Namespace, Owner, PortSet, Text, Traits, Uid};
 
 /// An ExternalWorkload within its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +18,8 @@ pub struct ExternalWorkloadName {
 /// What an ExternalWorkload object says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExternalWorkloadFacts {
+    /// `metadata.uid`.
+    pub uid: Uid,
     /// `spec.workloadIPs`.
     pub ips: Box<[IpAddr]>,
     /// `spec.meshTLS.identity`, a URI; `None` if absent or empty.

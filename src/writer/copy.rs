@@ -1,11 +1,11 @@
-//! Copies: EndpointSlices as we want them, and as they are.
+//! EndpointSlices as we want them, and as they are: copies of other slices, and those that list ExternalWorkloads.
 
 use std::net::IpAddr;
 
 use crate::model::copying::Audience;
 use crate::model::{
-    AddressFamily, ClusterName, Conditions, Namespace, NodeName, ServiceName, SliceName, Text,
-    Transport, Uid, Zone,
+    AddressFamily, ClusterName, Conditions, Labels, Namespace, NodeName, ServiceName, SliceName,
+    Text, Transport, Uid, Zone,
 };
 
 /// An EndpointSlice as it is to be.
@@ -26,18 +26,33 @@ pub struct Copy {
 pub struct Content {
     /// The home Service.
     pub service: ServiceName,
-    /// The cluster that the endpoints are in.
-    pub cluster: ClusterName,
+    /// What its endpoints are.
+    pub origin: Origin,
     /// Whether the home Service has no cluster IP.
     pub is_headless: bool,
-    /// Who sees it.
-    pub audience: Audience,
     /// Family of the addresses.
     pub family: AddressFamily,
     /// The ports, by name.
     pub ports: Vec<CopyPort>,
     /// The endpoints, by address, then hostname.
     pub endpoints: Vec<CopyEndpoint>,
+}
+
+/// What the endpoints of a slice are, and with what it is labelled for that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Those of a slice of a member cluster.
+    Cluster {
+        /// The cluster that they are in.
+        name: ClusterName,
+        /// Who sees the copy.
+        audience: Audience,
+    },
+    /// ExternalWorkloads of the home cluster.
+    Workloads {
+        /// Labels of the Service, which its slices have too.
+        labels: Labels,
+    },
 }
 
 /// A port of a copy.
@@ -81,6 +96,8 @@ pub struct Target {
     pub namespace: Namespace,
     /// Its name.
     pub name: Text,
+    /// Its uid; empty if it is left out.
+    pub uid: Uid,
 }
 
 /// Kinds of object that can be behind an endpoint.
@@ -92,7 +109,7 @@ pub enum TargetKind {
     ExternalWorkload,
 }
 
-/// Where a copy comes from, as its annotations say it.
+/// Where a copy comes from, as its annotations say it; empty for slices that list ExternalWorkloads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
     /// `namespace/name` of the source slice.
@@ -118,7 +135,7 @@ pub struct Existing {
     pub is_going: bool,
     /// The home Service it belongs to: the one that owns it, else the one that it is labelled for.
     pub service: ServiceName,
-    /// The cluster it is labelled with; may be empty.
+    /// The cluster it is labelled with; empty for slices that list ExternalWorkloads, and where somebody took the label away.
     pub cluster: ClusterName,
     /// What it says; `None` if that is nothing we would write, or not in the way that we would write it.
     pub content: Option<Content>,

@@ -9,12 +9,13 @@ use k8s_openapi::api::discovery::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::copy::{
-    Content, Copy, CopyEndpoint, CopyPort, Existing, Provenance, Target, TargetKind,
+    Content, Copy, CopyEndpoint, CopyPort, Existing, Origin, Provenance, Target, TargetKind,
 };
 use super::name::FORMAT;
+use super::requests::FIELD_MANAGER;
 use crate::model::copying::Audience;
 use crate::model::{
-    AddressFamily, ClusterName, Conditions, OUR_MANAGED_BY, ServiceName, SliceName, Text,
+    AddressFamily, ClusterName, Conditions, Labels, OUR_MANAGED_BY, ServiceName, SliceName, Text,
     Transport, Uid, Zone,
 };
 
@@ -28,6 +29,10 @@ pub(super) const SOURCE_CLUSTER: &str = "multicluster.kubernetes.io/source-clust
 const HEADLESS: &str = "service.kubernetes.io/headless";
 /// The label that names the one Service proxy that is to load a slice; kube-proxy loads none that has it.
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+
+/// Value of [`MANAGED_BY`] on the slices that list ExternalWorkloads: that of Linkerd's controller, so that the one takes up the
+/// slices of the other.
+pub(super) const WORKLOADS_MANAGED_BY: &str = "linkerd-external-workloads-controller";
 
 const SOURCE: &str = "tributary.dev/source";
 const SOURCE_UID: &str = "tributary.dev/source-uid";
@@ -44,13 +49,17 @@ pub(super) fn encode(copy: &Copy, over: Option<&Uid>) -> EndpointSlice {
             namespace: Some(copy.name.namespace.to_string()),
             uid: over.map(ToString::to_string),
             labels: Some(labels(content)),
-            annotations: Some(annotations(&copy.source)),
+            annotations: match &content.origin {
+                Origin::Cluster { .. } => Some(annotations(&copy.source)),
+                Origin::Workloads { .. } => None,
+            },
             owner_references: Some(vec![OwnerReference {
                 api_version: "v1".to_owned(),
                 kind: "Service".to_owned(),
                 name: content.service.name.to_string(),
                 uid: copy.owner.to_string(),
-                controller: Some(false),
+                // Of copies, nothing else must believe that the Service makes them.
+                controller: Some(matches!(content.origin, Origin::Workloads { .. })),
                 block_owner_deletion: Some(false),
             }]),
             ..ObjectMeta::default()
@@ -62,19 +71,31 @@ pub(super) fn encode(copy: &Copy, over: Option<&Uid>) -> EndpointSlice {
 }
 
 fn labels(content: &Content) -> BTreeMap<String, String> {
-    let service = content.service.name.as_str();
-    let mut labels = vec![
-        (SERVICE_NAME, service),
-        (MANAGED_BY, OUR_MANAGED_BY),
-        (SOURCE_CLUSTER, content.cluster.as_str()),
-    ];
+    let mut labels = Vec::new();
+    match &content.origin {
+        Origin::Cluster { name, audience } => {
+            labels.push((MANAGED_BY, OUR_MANAGED_BY));
+            labels.push((SOURCE_CLUSTER, name.as_str()));
+            if *audience == Audience::Gateways {
+                labels.push((PROXY_NAME, OUR_MANAGED_BY));
+            }
+        }
+        Origin::Workloads { labels: theirs } => {
+            let theirs = theirs.iter();
+            labels.extend(theirs.map(|(key, value)| (key.as_str(), value.as_str())));
+            labels.push((MANAGED_BY, WORKLOADS_MANAGED_BY));
+        }
+    }
+    labels.push((SERVICE_NAME, content.service.name.as_str()));
     if content.is_headless {
         labels.push((HEADLESS, ""));
     }
-    if content.audience == Audience::Gateways {
-        labels.push((PROXY_NAME, OUR_MANAGED_BY));
-    }
     owned(labels)
+}
+
+/// Whether a label of a Service is not handed on to its slices: they have it for a reason of their own.
+pub(super) fn is_of_slices(key: &str) -> bool {
+    matches!(key, SERVICE_NAME | MANAGED_BY | SOURCE_CLUSTER | HEADLESS)
 }
 
 fn annotations(source: &Provenance) -> BTreeMap<String, String> {
@@ -132,13 +153,14 @@ fn endpoint(endpoint: &CopyEndpoint) -> Endpoint {
             kind: Some(target.kind.as_str().to_owned()),
             namespace: Some(target.namespace.to_string()),
             name: Some(target.name.to_string()),
+            uid: (!target.uid.is_empty()).then(|| target.uid.to_string()),
             ..ObjectReference::default()
         }),
         ..Endpoint::default()
     }
 }
 
-/// What a slice with our label is; `None` if it has no name.
+/// What a slice that is ours to write is; `None` if it has no name.
 pub(super) fn decode(slice: &EndpointSlice) -> Option<Existing> {
     let metadata = &slice.metadata;
     let name = SliceName::new(
@@ -172,7 +194,7 @@ pub(super) fn decode(slice: &EndpointSlice) -> Option<Existing> {
             .into(),
         is_going: metadata.deletion_timestamp.is_some(),
         service: ServiceName::new(name.namespace.clone(), service),
-        content: content(slice, &name, cluster.clone()),
+        content: content(slice, &name, &cluster),
         cluster,
         owners: owners
             .iter()
@@ -200,21 +222,29 @@ fn provenance(metadata: &ObjectMeta) -> Provenance {
 }
 
 /// What the slice says, if we could have said it. `null` is empty and what the server defaults is as we write it.
-fn content(slice: &EndpointSlice, name: &SliceName, cluster: ClusterName) -> Option<Content> {
+fn content(slice: &EndpointSlice, name: &SliceName, cluster: &ClusterName) -> Option<Content> {
     let labels = slice.metadata.labels.as_ref()?;
+    let origin = match labels.get(MANAGED_BY).map(String::as_str) {
+        Some(WORKLOADS_MANAGED_BY) => Origin::Workloads {
+            labels: handed_on(&slice.metadata),
+        },
+        _ => Origin::Cluster {
+            name: cluster.clone(),
+            audience: match labels.get(PROXY_NAME).map(String::as_str) {
+                None => Audience::Everyone,
+                Some(OUR_MANAGED_BY) => Audience::Gateways,
+                Some(_) => return None,
+            },
+        },
+    };
     let ports = slice.ports.iter().flatten().map(decode_port);
     let endpoints = slice.endpoints.iter().map(decode_endpoint);
     let mut content = Content {
         service: ServiceName::new(name.namespace.clone(), labels.get(SERVICE_NAME)?.as_str()),
-        cluster,
+        origin,
         is_headless: match labels.get(HEADLESS).map(String::as_str) {
             None => false,
             Some("") => true,
-            Some(_) => return None,
-        },
-        audience: match labels.get(PROXY_NAME).map(String::as_str) {
-            None => Audience::Everyone,
-            Some(OUR_MANAGED_BY) => Audience::Gateways,
             Some(_) => return None,
         },
         family: match slice.address_type.as_str() {
@@ -227,6 +257,24 @@ fn content(slice: &EndpointSlice, name: &SliceName, cluster: ClusterName) -> Opt
     };
     content.sort();
     Some(content)
+}
+
+/// Labels that a slice has of its Service. Once we have written it, those that we set: what somebody else has set is his to keep.
+fn handed_on(metadata: &ObjectMeta) -> Labels {
+    let written = metadata.managed_fields.iter().flatten().find(|entry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Apply")
+    });
+    let fields = written.and_then(|entry| entry.fields_v1.as_ref());
+    let ours = fields.and_then(|fields| fields.0.get("f:metadata")?.get("f:labels"));
+    let labels = metadata.labels.iter().flatten();
+    labels
+        .filter(|(key, _)| {
+            let is_ours = ours.is_none_or(|ours| ours.get(format!("f:{key}")).is_some());
+            is_ours && !is_of_slices(key)
+        })
+        .map(|(key, value)| (Text::from(key.as_str()), Text::from(value.as_str())))
+        .collect()
 }
 
 fn decode_port(port: &EndpointPort) -> Option<CopyPort> {
@@ -287,7 +335,6 @@ fn decode_target(target: &ObjectReference) -> Option<Target> {
         &target.api_version,
         &target.field_path,
         &target.resource_version,
-        &target.uid,
     ];
     if others.iter().any(|other| other.is_some()) {
         return None;
@@ -300,6 +347,7 @@ fn decode_target(target: &ObjectReference) -> Option<Target> {
         },
         namespace: target.namespace.as_deref()?.into(),
         name: target.name.as_deref()?.into(),
+        uid: target.uid.as_deref().map(Uid::from).unwrap_or_default(),
     })
 }
 

@@ -11,7 +11,7 @@ use tracing::debug;
 
 use super::plan::{Rejection, Report};
 use super::requests::{FIELD_MANAGER, Requests};
-use crate::model::{ServiceName, Uid};
+use crate::model::{ServiceName, SliceName, Uid};
 
 /// How long the same is not said again of one Service.
 const REPEAT: Duration = Duration::from_mins(30);
@@ -21,6 +21,17 @@ const QUEUE_MAX: usize = 256;
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Characters that the API allows in a note.
 const NOTE_MAX: usize = 1024;
+
+/// Reason of the Event that tells of a fight.
+pub(super) const CONTESTED: &str = "Contested";
+
+/// What is said of a slice that somebody else keeps changing.
+pub(super) fn contested_note(slice: &SliceName) -> String {
+    format!(
+        "Somebody keeps changing EndpointSlice {}; it is left as it is for a while. Its managedFields say who.",
+        slice.name
+    )
+}
 
 /// Something to be said of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::requests::{FIELD_MANAGER, Reason, Refusal, Requests};
+use super::requests::{Reason, Refusal, Requests};
 
 /// How long a Lease holds after it was renewed.
 const DURATION: Duration = Duration::from_secs(30);
@@ -44,6 +44,8 @@ pub enum Leadership {
 #[derive(Debug)]
 pub(super) struct Candidate {
     requests: Requests,
+    /// The Lease's name.
+    lease: &'static str,
     namespace: String,
     identity: String,
     seen: Option<Seen>,
@@ -97,12 +99,14 @@ impl Candidate {
     /// A candidate under a name that nobody else has, and where it tells whether it leads.
     pub(super) fn new(
         requests: Requests,
+        lease: &'static str,
         namespace: String,
         host: &str,
     ) -> (Self, watch::Receiver<Leadership>) {
         let (leadership, receiver) = watch::channel(Leadership::Following);
         let candidate = Self {
             requests,
+            lease,
             namespace,
             identity: format!("{host}_{:016x}", rand::random::<u64>()),
             seen: None,
@@ -224,7 +228,7 @@ impl Candidate {
                     ..lease.metadata
                 },
                 None => ObjectMeta {
-                    name: Some(FIELD_MANAGER.to_owned()),
+                    name: Some(self.lease.to_owned()),
                     namespace: Some(self.namespace.clone()),
                     ..ObjectMeta::default()
                 },
@@ -249,7 +253,7 @@ impl Candidate {
     }
 
     async fn read(&self) -> Result<Option<Lease>, Refusal> {
-        let request = self.path().get(FIELD_MANAGER, &GetParams::default());
+        let request = self.path().get(self.lease, &GetParams::default());
         match self.requests.send(request).await {
             Ok(lease) => Ok(Some(lease)),
             Err(refusal) if refusal.reason == Reason::Absent => Ok(None),
@@ -261,7 +265,7 @@ impl Candidate {
     async fn replace(&self, lease: &Lease) -> Result<Lease, Refusal> {
         let request = self
             .path()
-            .replace(FIELD_MANAGER, &PostParams::default(), json(lease)?);
+            .replace(self.lease, &PostParams::default(), json(lease)?);
         self.requests.send(request).await
     }
 
@@ -278,7 +282,10 @@ impl Candidate {
             return;
         }
         match self.replace(&self.record(Some(current), None)).await {
-            Ok(_) => info!("no longer writing EndpointSlices: Lease given up"),
+            Ok(_) => info!(
+                lease = self.lease,
+                "no longer writing EndpointSlices: Lease given up"
+            ),
             Err(error) => warn!(%error, "the Lease could not be given up"),
         }
     }
@@ -289,7 +296,7 @@ impl Candidate {
             let changed = *known != now;
             let is_news = std::mem::discriminant(known) != std::mem::discriminant(&now);
             if is_news {
-                info!(identity = %self.identity, state = %now, "EndpointSlice writer");
+                info!(lease = self.lease, identity = %self.identity, state = %now, "EndpointSlice writer");
             }
             *known = now;
             changed
@@ -300,7 +307,7 @@ impl Candidate {
     fn complain(&mut self, refusal: &Refusal) {
         if self.trouble != Some(refusal.reason) {
             self.trouble = Some(refusal.reason);
-            warn!(lease = FIELD_MANAGER, namespace = %self.namespace, error = %refusal, "the Lease cannot be renewed or taken, trying on");
+            warn!(lease = self.lease, namespace = %self.namespace, error = %refusal, "the Lease cannot be renewed or taken, trying on");
         }
         let now = Instant::now();
         if self.leadership.borrow().deadline(now).is_none() {
@@ -343,6 +350,7 @@ mod tests {
     fn candidate() -> Candidate {
         Candidate::new(
             Requests::new(Arc::new(Nowhere)),
+            "lease",
             "linkerd".to_owned(),
             "pod",
         )

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::copy::{Content, Copy};
+use super::plan::Action;
 use super::requests::Reason;
 use crate::model::SliceName;
 
@@ -71,16 +72,46 @@ impl Ledger {
     }
 
     /// Whether it would be refused again.
-    pub(super) fn is_parked(&self, copy: &Copy, now: Instant) -> bool {
+    fn is_parked(&self, copy: &Copy, now: Instant) -> bool {
         let parked = self.entries.get(&copy.name).and_then(|entry| entry.parked);
         parked.is_some_and(|(content, until)| {
             until.is_none_or(|until| now < until) && content == digest(&copy.content)
         })
     }
 
+    /// Leaves out what would be refused, or fought about, again. Returns the rest, and the copies that are fought about.
+    pub(super) fn admit(
+        &mut self,
+        actions: Vec<Action>,
+        now: Instant,
+    ) -> (Vec<Action>, Vec<SliceName>) {
+        let (mut admitted, mut contested) = (Vec::with_capacity(actions.len()), Vec::new());
+        let mut is_held = false;
+        for action in actions {
+            match &action {
+                Action::Apply { copy, over, .. } => {
+                    if self.is_parked(copy, now) {
+                        is_held = true;
+                        continue;
+                    }
+                    if over.is_some() && self.is_contested(copy, now) {
+                        is_held = true;
+                        contested.push(copy.name.clone());
+                        continue;
+                    }
+                }
+                // What is to take its place is not there.
+                Action::Delete { .. } if is_held => continue,
+                Action::Delete { .. } => {}
+            }
+            admitted.push(action);
+        }
+        (admitted, contested)
+    }
+
     /// Notes that a copy has to be written over. True if what it is to be is what we wrote last, so that somebody else must have
     /// changed it, and has done so too often.
-    pub(super) fn is_contested(&mut self, copy: &Copy, now: Instant) -> bool {
+    fn is_contested(&mut self, copy: &Copy, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(&copy.name) else {
             return false;
         };
@@ -120,16 +151,18 @@ mod tests {
     use super::*;
     use crate::model::copying::Audience;
     use crate::model::{AddressFamily, ServiceName};
-    use crate::writer::copy::Provenance;
+    use crate::writer::copy::{Origin, Provenance};
 
     fn copy(cluster: &str) -> Copy {
         Copy {
             name: SliceName::new("shop", "web"),
             content: Content {
                 service: ServiceName::new("shop", "web"),
-                cluster: cluster.into(),
+                origin: Origin::Cluster {
+                    name: cluster.into(),
+                    audience: Audience::Gateways,
+                },
                 is_headless: false,
-                audience: Audience::Gateways,
                 family: AddressFamily::V4,
                 ports: Vec::new(),
                 endpoints: Vec::new(),

@@ -17,6 +17,9 @@ use crate::model::ClusterName;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     leader: Gauge,
+    workload_leader: Gauge,
+    workload_slices: Gauge,
+    workload_endpoints: Gauge,
     slices: Family<ClusterLabels, Gauge>,
     endpoints: Family<EndpointLabels, Gauge>,
     actions: Family<ActionLabels, Counter>,
@@ -95,6 +98,9 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             leader: Gauge::default(),
+            workload_leader: Gauge::default(),
+            workload_slices: Gauge::default(),
+            workload_endpoints: Gauge::default(),
             slices: Family::default(),
             endpoints: Family::default(),
             actions: Family::default(),
@@ -142,6 +148,21 @@ impl Metrics {
             "leader",
             "Whether this process writes EndpointSlices",
             self.leader.clone(),
+        );
+        registry.register(
+            "workload_leader",
+            "Whether this process writes EndpointSlices of ExternalWorkloads",
+            self.workload_leader.clone(),
+        );
+        registry.register(
+            "workload_slices",
+            "EndpointSlices of ExternalWorkloads that this process keeps",
+            self.workload_slices.clone(),
+        );
+        registry.register(
+            "workload_endpoints",
+            "Endpoints in the EndpointSlices of ExternalWorkloads that this process keeps",
+            self.workload_endpoints.clone(),
         );
         registry.register(
             "slices",
@@ -199,6 +220,17 @@ impl Metrics {
         self.skipped(&BTreeMap::from([(Rejection::Port, 1)]));
         self.members([(&cluster, MemberState::Synced, Some(1.0))]);
         self.acted("apply", "ok");
+    }
+
+    /// Whether this process writes slices of ExternalWorkloads.
+    pub(super) fn leading_workloads(&self, leads: bool) {
+        self.workload_leader.set(leads.into());
+    }
+
+    /// What is written of ExternalWorkloads.
+    pub(super) fn workloads(&self, slices: usize, endpoints: usize) {
+        self.workload_slices.set(gauge(slices));
+        self.workload_endpoints.set(gauge(endpoints));
     }
 
     pub(super) fn leading(&self, leads: bool) {

@@ -1,6 +1,6 @@
-//! Names of copies: functions of what is copied, so that nobody has to remember them.
+//! Names of slices: functions of what is written, so that nobody has to remember them.
 
-use crate::model::{AddressFamily, ClusterName, ServiceName, Text};
+use crate::model::{AddressFamily, ClusterName, ServiceName, Text, Uid};
 
 /// Version of what copies look like. Another one would give every copy another name.
 pub(super) const FORMAT: &str = "1";
@@ -50,6 +50,21 @@ impl Subject<'_> {
         let cluster = cut(self.cluster.as_str(), CLUSTER_MAX);
         format!("{service}-{cluster}-{}", hash(&parts)).into()
     }
+}
+
+/// The name of a slice that lists ExternalWorkloads for a Service, the one of this number. Begins as the names do that Linkerd's
+/// controller gives.
+///
+/// A DNS subdomain below 253 characters. Must not change from release to release.
+pub(super) fn of_workloads(service: &ServiceName, uid: &Uid, number: u32) -> Text {
+    let (uid, number) = (uid.to_string(), number.to_string());
+    let namespace = service.namespace.as_str();
+    let hash = hash(&[FORMAT, namespace, &service.name, &uid, &number]);
+    format!(
+        "linkerd-external-{}-{hash}",
+        cut(&service.name, SERVICE_MAX)
+    )
+    .into()
 }
 
 /// The beginning of a name, without punctuation at its end.
@@ -119,6 +134,18 @@ mod tests {
             name("web-west", "west", "web-x7k2p", ""),
             "web-west-west-k3p7qt6jo5"
         );
+    }
+
+    #[test]
+    fn slices_of_workloads_are_numbered() {
+        let named = |uid: &str, number| {
+            let service = ServiceName::new("shop", "vm");
+            of_workloads(&service, &Uid::from(uid), number).to_string()
+        };
+        let first = named("uid-1", 0);
+        assert_eq!(first, "linkerd-external-vm-NAME");
+        assert_ne!(first, named("uid-1", 1));
+        assert_ne!(first, named("uid-2", 0));
     }
 
     #[test]

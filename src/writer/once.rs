@@ -88,7 +88,7 @@ pub async fn look_ahead(
             moment: &moment,
             is_home: &Home(catalog),
         });
-        let lines = show::lines(&plan, Some(existing));
+        let lines = show::lines(plan.actions(), Some(existing));
         let refused = check(&requests, &plan).await?;
         planned.push(Planned {
             service,
@@ -129,7 +129,7 @@ async fn runs_stock_destination(requests: &Requests, options: &Options) -> bool 
 
 async fn check(requests: &Requests, plan: &Plan) -> Result<Vec<(SliceName, Refusal)>, Refusal> {
     let mut refused = Vec::new();
-    for action in plan.units.values().flatten() {
+    for action in plan.actions() {
         let super::plan::Action::Apply { copy, over, .. } = action else {
             continue;
         };

@@ -11,7 +11,7 @@ mod settle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::copy::{Content, Copy, Existing, Provenance};
+use super::copy::{Content, Copy, Existing, Origin, Provenance};
 use super::name::Subject;
 use crate::index::{Chunk, Member, MemberState, ServiceSnapshot};
 use crate::model::copying::{Audience, HomeMembers, OnStale, Settings};
@@ -22,6 +22,7 @@ use settle::settle;
 
 pub use eligible::Ineligible;
 pub use endpoints::Rejection;
+pub(super) use endpoints::{is_dns_label, is_label_value, may_be_pod};
 
 /// Everything that a plan is a function of.
 #[derive(Clone, Copy, Debug)]
@@ -351,9 +352,11 @@ fn copies_of(
             endpoints::of_slice(inputs, details, member, chunk, &ports, claims, reports);
         let mut content = Content {
             service: inputs.snapshot.service.clone(),
-            cluster: cluster.clone(),
+            origin: Origin::Cluster {
+                name: cluster.clone(),
+                audience: audience(inputs.settings, details),
+            },
             is_headless: details.is_headless,
-            audience: audience(inputs.settings, details),
             family: slice.family,
             ports,
             endpoints,
@@ -507,6 +510,11 @@ impl Plan {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
+    }
+
+    /// Every request, cluster by cluster.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.units.values().flatten()
     }
 
     /// Number of requests.

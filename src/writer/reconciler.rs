@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -24,7 +24,7 @@ use super::standings::{Contact, Standings};
 use super::store::Store;
 use super::turn::{self, Finished, Tools};
 use super::watches::{CopyEvent, StockDestination};
-use super::{Mode, Options};
+use super::{HOUSEKEEPING, Mode, Options, wait_until};
 use crate::index::ClusterState;
 use crate::model::{ClusterName, ServiceName, Uid};
 use crate::publish::{Catalog, ChangedServices};
@@ -32,8 +32,6 @@ use decide::HintState;
 
 pub(super) use decide::Home;
 
-/// Between looks at what changes by itself with time.
-const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// Between looks at everything, whether or not anything has changed.
 const SWEEP: Duration = Duration::from_mins(10);
 /// Between looks at a cluster that is doubted.
@@ -419,12 +417,5 @@ impl Reconciler {
             let age = board.status(&summary.name).and_then(|status| status.age);
             (&summary.name, state, age.map(|age| age.as_secs_f64()))
         }));
-    }
-}
-
-async fn wait_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

@@ -187,7 +187,9 @@ impl Requests {
     /// Every slice that has our label, as the server knows them now.
     pub async fn list(&self) -> Result<Vec<Existing>, Refusal> {
         let everywhere = Request::new(EndpointSlice::url_path(&(), None));
-        let mut params = ListParams::default().labels(&selector()).limit(PAGE);
+        let mut params = ListParams::default()
+            .labels(&managed_by(OUR_MANAGED_BY))
+            .limit(PAGE);
         let mut found = Vec::new();
         loop {
             let page: ObjectList<EndpointSlice> = self.send(everywhere.list(&params)).await?;
@@ -236,9 +238,9 @@ impl Requests {
     }
 }
 
-/// Selects what is ours.
-pub(super) fn selector() -> String {
-    format!("{MANAGED_BY}={OUR_MANAGED_BY}")
+/// Selects slices by who manages them.
+pub(super) fn managed_by(manager: &str) -> String {
+    format!("{MANAGED_BY}={manager}")
 }
 
 fn path(name: &SliceName) -> Request {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::requests::Reason;
 use crate::model::ServiceName;
 
 /// How often one Service is written at most, however urgent it is.
@@ -174,6 +175,42 @@ fn spread(service: &ServiceName) -> u8 {
         .bytes()
         .chain(service.name.bytes());
     bytes.fold(7_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte))
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// The one of two that asks for more patience.
+    pub(super) fn worse(self, other: Self) -> Self {
+        let rank = |outcome: Self| match outcome {
+            Self::Done => 0,
+            Self::More => 1,
+            Self::Again => 2,
+            Self::Failed => 3,
+            Self::Hopeless => 4,
+        };
+        if rank(other) > rank(self) {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+// === impl Reason ===
+
+impl Reason {
+    /// How work ends that is refused for this.
+    pub(super) fn outcome(self) -> Outcome {
+        match self {
+            Self::NamespaceGone => Outcome::Done,
+            Self::Outdated | Self::Absent | Self::NameTaken => Outcome::Again,
+            Self::QuotaExceeded | Self::Rejected | Self::Throttled(_) | Self::Unavailable => {
+                Outcome::Failed
+            }
+            Self::Forbidden => Outcome::Hopeless,
+        }
+    }
 }
 
 // === impl Entry ===

@@ -2,23 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::copy::{Content, CopyEndpoint, Existing};
-use super::plan::{Action, Plan};
+use super::copy::{Content, CopyEndpoint, Existing, Origin};
+use super::plan::Action;
 use crate::model::SliceName;
 
-/// What a plan changes, one line each: `+` for what comes, `-` for what goes, indented below the slice it concerns.
-pub fn lines(plan: &Plan, existing: Option<&BTreeMap<SliceName, Existing>>) -> Vec<String> {
+/// What actions change, one line each: `+` for what comes, `-` for what goes, indented below the slice it concerns.
+pub fn lines<'a>(
+    actions: impl IntoIterator<Item = &'a Action>,
+    existing: Option<&BTreeMap<SliceName, Existing>>,
+) -> Vec<String> {
     let mut lines = Vec::new();
-    for action in plan.units.values().flatten() {
+    for action in actions {
         let there = existing.and_then(|existing| existing.get(action.name()));
         let before = there.and_then(|there| there.content.as_ref());
         match action {
             Action::Apply { copy, .. } => {
                 let sign = if there.is_some() { '~' } else { '+' };
-                lines.push(format!(
-                    "{sign} {} (from {} of cluster {})",
-                    copy.name, copy.source.slice, copy.content.cluster
-                ));
+                let source = match &copy.content.origin {
+                    Origin::Cluster { name, .. } => {
+                        format!("from {} of cluster {name}", copy.source.slice)
+                    }
+                    Origin::Workloads { .. } => "ExternalWorkloads".to_owned(),
+                };
+                lines.push(format!("{sign} {} ({source})", copy.name));
                 difference(before, Some(&copy.content), &mut lines);
             }
             Action::Delete { name, .. } => {

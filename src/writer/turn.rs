@@ -124,7 +124,7 @@ async fn act(tools: &Tools, action: Action) -> ActionResult {
     match (answer, action) {
         (Ok(there), Action::Apply { copy, .. }) => {
             tools.metrics.acted(verb, "ok");
-            debug!(slice = %copy.name, cluster = %copy.content.cluster, endpoints = copy.content.endpoints.len(), "EndpointSlice written");
+            debug!(slice = %copy.name, service = %copy.content.service, endpoints = copy.content.endpoints.len(), "EndpointSlice written");
             ActionResult::Applied(copy, there)
         }
         (

@@ -15,14 +15,14 @@ use tracing::{debug, warn};
 
 use super::copy::Existing;
 use super::encode::decode;
-use super::requests::{Requests, selector};
+use super::requests::{Requests, managed_by};
 
 /// Labels of the Pods of Linkerd's destination controller, and of ours where we took their place.
 pub(super) const DESTINATION_PODS: &str = "linkerd.io/control-plane-component=destination";
 /// The annotation of Pods that are ours.
 const OURS: &str = "tributary.dev/destination";
 /// Between attempts, where the server is away or refuses.
-const RETRY: Duration = Duration::from_secs(2);
+pub(super) const RETRY: Duration = Duration::from_secs(2);
 
 /// What the watch of copies tells.
 #[derive(Debug)]
@@ -50,8 +50,12 @@ pub(super) enum StockDestination {
     Absent,
 }
 
-/// Tells of every copy of ours, for ever.
-pub(super) async fn copies(requests: Requests, events: mpsc::Sender<CopyEvent>) {
+/// Tells of every slice that has this manager, for ever.
+pub(super) async fn slices(
+    requests: Requests,
+    manager: &'static str,
+    events: mpsc::Sender<CopyEvent>,
+) {
     let mut trouble = Trouble::default();
     loop {
         let client = match requests.client().await {
@@ -62,7 +66,7 @@ pub(super) async fn copies(requests: Requests, events: mpsc::Sender<CopyEvent>) 
                 continue;
             }
         };
-        let config = watcher::Config::default().labels(&selector());
+        let config = watcher::Config::default().labels(&managed_by(manager));
         let mut watched = watcher(Api::<EndpointSlice>::all(client), config).boxed();
         while let Some(event) = watched.next().await {
             let told = match event {
@@ -162,7 +166,7 @@ pub(super) fn is_ours(pod: &PartialObjectMeta<Pod>) -> bool {
 }
 
 /// Whether the server has refused us: the credentials may be old.
-fn is_refused(error: &watcher::Error) -> bool {
+pub(super) fn is_refused(error: &watcher::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() {
@@ -175,14 +179,14 @@ fn is_refused(error: &watcher::Error) -> bool {
 
 /// Says once what stands in the way, until it is gone.
 #[derive(Debug, Default)]
-struct Trouble {
+pub(super) struct Trouble {
     told: bool,
 }
 
 // === impl Trouble ===
 
 impl Trouble {
-    fn note(&mut self, resource: &'static str, error: &str) {
+    pub(super) fn note(&mut self, resource: &'static str, error: &str) {
         if std::mem::replace(&mut self.told, true) {
             debug!(
                 resource,
@@ -196,7 +200,7 @@ impl Trouble {
         }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.told = false;
     }
 }

@@ -18,6 +18,8 @@ mod lifecycle;
 mod repairs;
 #[path = "writer/scale.rs"]
 mod scale;
+#[path = "writer/workloads.rs"]
+mod workloads;
 
 use std::collections::BTreeMap;
 
@@ -41,12 +43,12 @@ const HOME: &str = "hub";
 const WRITE_RIGHTS: &str = include_str!("../../deploy/rbac-write.yaml");
 
 /// The shared bed, for one test at a time.
-struct Turn {
-    bed: &'static Bed,
+pub(crate) struct Turn {
+    pub(crate) bed: &'static Bed,
     _guard: MutexGuard<'static, ()>,
 }
 
-async fn turn() -> Result<Turn> {
+pub(crate) async fn turn() -> Result<Turn> {
     static TURN: Mutex<()> = Mutex::const_new(());
     let guard = TURN.lock().await;
     let bed = Bed::shared().await?;
@@ -72,10 +74,19 @@ async fn writer(home: &Cluster, namespace: &str, more: &[&str]) -> Result<Tribut
     Tributary::start(home, &arguments).await
 }
 
-/// The slices of ours in a namespace, by name.
+/// The copies in a namespace, by name.
 async fn copies(home: &Cluster, namespace: &str) -> Result<BTreeMap<String, EndpointSlice>> {
+    slices(home, namespace, OURS).await
+}
+
+/// The slices in a namespace that have some labels, by name.
+async fn slices(
+    home: &Cluster,
+    namespace: &str,
+    labels: &str,
+) -> Result<BTreeMap<String, EndpointSlice>> {
     let api: Api<EndpointSlice> = Api::namespaced(home.client(), namespace);
-    let list = api.list(&ListParams::default().labels(OURS)).await?;
+    let list = api.list(&ListParams::default().labels(labels)).await?;
     let named = list.items.into_iter().map(|slice| {
         let name = slice.metadata.name.clone().unwrap_or_default();
         (name, slice)
@@ -149,11 +160,22 @@ fn describe_endpoint(endpoint: &Endpoint) -> String {
     words.join(" ")
 }
 
-/// Waits until the slices of ours in a namespace are exactly these.
+/// Waits until the copies in a namespace are exactly these.
 async fn wait_for_copies(
     tributary: &Tributary,
     home: &Cluster,
     namespace: &str,
+    expected: &str,
+) -> Result<BTreeMap<String, EndpointSlice>> {
+    wait_for_slices(tributary, home, namespace, OURS, expected).await
+}
+
+/// Waits until the slices in a namespace that have some labels are exactly these.
+async fn wait_for_slices(
+    tributary: &Tributary,
+    home: &Cluster,
+    namespace: &str,
+    labels: &str,
     expected: &str,
 ) -> Result<BTreeMap<String, EndpointSlice>> {
     let mut lines: Vec<_> = expected
@@ -167,7 +189,7 @@ async fn wait_for_copies(
     wait_for(
         &format!("these slices in {namespace}:\n{expected}\n"),
         || async {
-            let copies = copies(home, namespace).await.ok()?;
+            let copies = slices(home, namespace, labels).await.ok()?;
             let now = describe(&copies);
             let reached = now == expected;
             *seen.lock() = now;

@@ -15,7 +15,7 @@ use crate::model::{
     NodeName, Override, Owner, OwnerKind, OwnerName, PodFacts, PodName, PodPhase, PodTemplate,
     PortSet, ProfileFacts, ProfileName, ProxyPorts, RemoteService, Requirement, Selector,
     ServerFacts, ServerName, ServerPort, ServiceFacts, ServiceName, ServicePort, SliceFacts,
-    SliceName, SliceOrigin, SlicePort, Text, TrafficPolicy, Traits, Transport, Zone,
+    SliceName, SliceOrigin, SlicePort, Text, TrafficPolicy, Traits, Transport, Uid, Zone,
 };
 use crate::testing::HOME;
 
@@ -390,6 +390,7 @@ fn pod() -> impl Strategy<Value = Object> {
                     traits,
                 };
                 let facts = PodFacts {
+                    uid: Uid::default(),
                     ips: ips.into(),
                     phase,
                     terminating,
@@ -467,6 +468,7 @@ fn external_workload() -> impl Strategy<Value = Object> {
         .prop_map(
             |(namespace, name, ips, identity, owner, opaque, inbound_port, traits)| {
                 let facts = ExternalWorkloadFacts {
+                    uid: Uid::default(),
                     ips: ips.into(),
                     identity: identity.map(Text::from),
                     server_name: identity.map(|_| "vm.example".into()),

@@ -19,15 +19,18 @@ fn copy() -> Copy {
             kind: TargetKind::Pod,
             namespace: "shop".into(),
             name: "web-0".into(),
+            uid: "pod-0".into(),
         }),
     };
     Copy {
         name: SliceName::new("shop", "web-east-east-abc"),
         content: Content {
             service: ServiceName::new("shop", "web-east"),
-            cluster: "east".into(),
+            origin: Origin::Cluster {
+                name: "east".into(),
+                audience: Audience::Gateways,
+            },
             is_headless: false,
-            audience: Audience::Gateways,
             family: AddressFamily::V4,
             ports: vec![CopyPort {
                 name: "".into(),
@@ -112,6 +115,7 @@ fn every_edit_of_a_stranger_is_seen() {
         |object| object["endpoints"][0]["zone"] = json!(""),
         |object| object["endpoints"][0]["targetRef"] = json!({}),
         |object| object["endpoints"][0]["targetRef"]["uid"] = json!("x"),
+        |object| object["endpoints"][0]["targetRef"]["apiVersion"] = json!("v1"),
         |object| object["ports"][0]["port"] = json!(70_000),
         |object| object["ports"][0]["port"] = Value::Null,
         |object| object["metadata"]["labels"]["kubernetes.io/service-name"] = json!("other"),
@@ -138,4 +142,46 @@ fn a_relabelled_copy_still_belongs_to_its_owner() {
         object["metadata"]["labels"]["kubernetes.io/service-name"] = json!("other");
     });
     assert_eq!(existing.service, copy().content.service);
+}
+
+/// A slice of ExternalWorkloads, with a label of its Service.
+fn of_workloads() -> Copy {
+    let mut copy = copy();
+    let labels = [("team".into(), "shop".into())].into_iter().collect();
+    copy.content.origin = Origin::Workloads { labels };
+    copy.source = Provenance::default();
+    copy
+}
+
+#[test]
+fn slices_of_workloads_bear_the_labels_and_the_owner_that_linkerd_gives_them() {
+    let object = serde_json::to_value(encode(&of_workloads(), None)).unwrap();
+    let metadata = &object["metadata"];
+    let labels = json!({
+        "team": "shop",
+        "kubernetes.io/service-name": "web-east",
+        "endpointslice.kubernetes.io/managed-by": "linkerd-external-workloads-controller",
+    });
+    assert_eq!(metadata["labels"], labels);
+    assert_eq!(metadata["ownerReferences"][0]["controller"], json!(true));
+    assert_eq!(metadata["annotations"], Value::Null);
+}
+
+#[test]
+fn labels_that_others_have_set_on_slices_of_workloads_count_until_we_have_written_them() {
+    let stored = |managers: Value| {
+        let mut object = serde_json::to_value(encode(&of_workloads(), None)).unwrap();
+        object["metadata"]["labels"]["left"] = json!("over");
+        object["metadata"]["managedFields"] = managers;
+        decode(&serde_json::from_value(object).unwrap()).unwrap()
+    };
+    let theirs = json!({"manager": "controller", "operation": "Update", "fieldsV1": {
+        "f:metadata": {"f:labels": {"f:left": {}, "f:team": {}}}}});
+    assert!(!stored(json!([theirs])).says(&of_workloads()));
+    let ours = |label: &str| {
+        json!({"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {
+            "f:metadata": {"f:labels": {label: {}}}}})
+    };
+    assert!(stored(json!([theirs, ours("f:team")])).says(&of_workloads()));
+    assert!(!stored(json!([theirs, ours("f:other")])).says(&of_workloads()));
 }

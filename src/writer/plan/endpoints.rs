@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use super::super::copy::{CopyEndpoint, CopyPort, Target, TargetKind};
 use super::{Inputs, Report};
-use crate::index::{Chunk, Member};
+use crate::index::{Chunk, Joined, Member};
 use crate::model::copying::{Hints, Hostnames, NodeNames, Zones};
 use crate::model::{
     Backing, ClusterName, ClusterRole, Endpoint, ServiceDetails, ServiceFacts, SliceFacts,
-    SliceOrigin, Text, Zone,
+    SliceOrigin, Text, Uid, Zone,
 };
 
 /// Endpoints that the API allows in one slice.
@@ -174,7 +174,7 @@ pub(super) fn of_slice(
     let cluster = &member.cluster.name;
     let mut rejected: BTreeMap<Rejection, (usize, IpAddr)> = BTreeMap::new();
     let mut endpoints = Vec::with_capacity(chunk.facts.endpoints.len());
-    for endpoint in &chunk.facts.endpoints {
+    for (endpoint, joined) in chunk.facts.endpoints.iter().zip(&chunk.joined) {
         let rejection = rejection(inputs, member, endpoint, ports, claims)
             .or_else(|| (endpoints.len() >= ENDPOINTS_MAX).then_some(Rejection::TooMany));
         if let Some(reason) = rejection {
@@ -182,7 +182,7 @@ pub(super) fn of_slice(
             continue;
         }
         claims.claim(cluster, endpoint.address, ports);
-        endpoints.push(translated(inputs, details, member, endpoint));
+        endpoints.push(translated(inputs, details, member, endpoint, joined));
     }
     let reported = rejected
         .into_iter()
@@ -214,7 +214,7 @@ fn rejection(
 }
 
 /// Whether the API server, or common sense, lets a Pod have this address.
-fn may_be_pod(ip: IpAddr) -> bool {
+pub(in crate::writer) fn may_be_pod(ip: IpAddr) -> bool {
     if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
         return false;
     }
@@ -229,10 +229,11 @@ fn translated(
     details: &ServiceDetails,
     member: &Member,
     endpoint: &Endpoint,
+    joined: &Joined,
 ) -> CopyEndpoint {
     let settings = inputs.settings;
     let is_home = member.cluster.role == ClusterRole::Home;
-    let target = target(member, &endpoint.backing).filter(|_| is_home);
+    let target = target(member, &endpoint.backing, joined).filter(|_| is_home);
     let node = endpoint.node.clone().filter(|node| {
         (is_home || settings.node_names == NodeNames::Keep) && is_dns_subdomain(node.as_str())
     });
@@ -257,18 +258,26 @@ fn translated(
     }
 }
 
-fn target(member: &Member, backing: &Backing) -> Option<Target> {
+/// What is behind an endpoint; with the uid of the object that is there now, if it is known.
+fn target(member: &Member, backing: &Backing, joined: &Joined) -> Option<Target> {
+    let uid = match joined {
+        Joined::Pod(pod) => pod.facts.uid.clone(),
+        Joined::ExternalWorkload(workload) => workload.facts.uid.clone(),
+        Joined::Address | Joined::Unreadable | Joined::Held(_) => Uid::default(),
+    };
     match backing {
         Backing::Address => None,
         Backing::Pod(pod) => Some(Target {
             kind: TargetKind::Pod,
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
+            uid,
         }),
         Backing::ExternalWorkload(name) => Some(Target {
             kind: TargetKind::ExternalWorkload,
             namespace: member.service.namespace.clone(),
             name: name.clone(),
+            uid,
         }),
     }
 }
@@ -330,7 +339,7 @@ fn source_hints(endpoint: &Endpoint) -> Vec<Zone> {
 }
 
 /// A non-empty label value, as zones are compared with.
-pub(super) fn is_label_value(text: &str) -> bool {
+pub(in crate::writer) fn is_label_value(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     text.len() <= LABEL_MAX
         && text.bytes().all(inner)
@@ -338,7 +347,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
 }
 
 /// A DNS label of RFC 1123, in lower case.
-fn is_dns_label(text: &str) -> bool {
+pub(in crate::writer) fn is_dns_label(text: &str) -> bool {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= LABEL_MAX
         && text.bytes().all(|byte| edge(byte) || byte == b'-')

@@ -20,7 +20,11 @@ pub(super) fn compute(inputs: &Inputs<'_>, units: &mut BTreeMap<ClusterName, Uni
     for (cluster, unit) in &mut *units {
         if let Unit::Wanted(copies) = unit {
             for copy in copies {
-                hint(mode, cluster == home, &mut copy.content);
+                hint(
+                    mode,
+                    (cluster != home).then_some(cluster),
+                    &mut copy.content,
+                );
             }
         }
     }
@@ -55,15 +59,16 @@ fn is_complete(content: &Content) -> bool {
     ready.all(|endpoint| !endpoint.hints.is_empty())
 }
 
-fn hint(mode: Hints, is_home: bool, content: &mut Content) {
-    let elsewhere = Zone::from(content.cluster.text().clone());
+/// Gives endpoints their hints; `elsewhere` is the cluster that they are in, if that is not the home cluster.
+fn hint(mode: Hints, elsewhere: Option<&ClusterName>, content: &mut Content) {
+    let elsewhere = elsewhere.map(|cluster| Zone::from(cluster.text().clone()));
     for endpoint in &mut content.endpoints {
         let zone = match mode {
             Hints::Off => None,
             // They are there already.
             Hints::Copy => continue,
-            Hints::LocalFirst if !is_home => Some(&elsewhere),
-            Hints::Zone | Hints::LocalFirst => endpoint.zone.as_ref(),
+            Hints::LocalFirst => elsewhere.as_ref().or(endpoint.zone.as_ref()),
+            Hints::Zone => endpoint.zone.as_ref(),
         };
         let zone = zone.filter(|zone| endpoint.conditions.ready && is_label_value(zone.as_str()));
         endpoint.hints = zone.cloned().into_iter().collect();

@@ -9,7 +9,7 @@ mod unknown;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::super::copy::{Content, CopyEndpoint, Existing};
+use super::super::copy::{Content, CopyEndpoint, Existing, Origin};
 use super::{Action, HomeAddresses, Inputs, Judgement, Moment, Plan, Standing, plan};
 use crate::index::{Change, Object};
 use crate::model::copying::{
@@ -35,6 +35,13 @@ pub(super) struct Addresses(pub(super) BTreeSet<IpAddr>);
 impl HomeAddresses for Addresses {
     fn contains(&self, ip: IpAddr) -> bool {
         self.0.contains(&ip)
+    }
+}
+
+fn cluster_of(content: &Content) -> &ClusterName {
+    match &content.origin {
+        Origin::Cluster { name, .. } => name,
+        Origin::Workloads { .. } => panic!("no copy: {content:?}"),
     }
 }
 
@@ -117,7 +124,7 @@ impl Scene {
                         resource_version: self.versions.to_string().into(),
                         is_going: false,
                         service: copy.content.service.clone(),
-                        cluster: copy.content.cluster.clone(),
+                        cluster: cluster_of(&copy.content).clone(),
                         addresses: copy.content.endpoints.len(),
                         content: Some(copy.content.clone()),
                         owners: vec![copy.owner.clone()],
@@ -216,7 +223,7 @@ fn describe(plan: &Plan) -> String {
             let sign = if *only_grows { '+' } else { '~' };
             format!(
                 "{sign} {} {}",
-                source(&copy.source.slice, &copy.content.cluster),
+                source(&copy.source.slice, cluster_of(&copy.content)),
                 say(&copy.content)
             )
         }

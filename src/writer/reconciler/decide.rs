@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::super::events::{CONTESTED, contested_note};
 use super::super::plan::{Action, HomeAddresses, Inputs, Moment, Plan, Standing, Tally, plan};
 use super::super::watches::StockDestination;
 use super::super::{Mode, show};
@@ -84,14 +85,16 @@ impl Reconciler {
         let snapshot = match self.options.mode {
             // As if nothing had to be there.
             Mode::Remove => ServiceSnapshot::missing(service.clone(), MemberState::Synced),
-            Mode::On | Mode::DryRun => self.catalog.snapshot(service).unwrap_or_else(|| {
-                let home = if self.catalog.is_home_synced() {
-                    MemberState::Synced
-                } else {
-                    MemberState::Syncing
-                };
-                ServiceSnapshot::missing(service.clone(), home)
-            }),
+            Mode::Off | Mode::On | Mode::DryRun => {
+                self.catalog.snapshot(service).unwrap_or_else(|| {
+                    let home = if self.catalog.is_home_synced() {
+                        MemberState::Synced
+                    } else {
+                        MemberState::Syncing
+                    };
+                    ServiceSnapshot::missing(service.clone(), home)
+                })
+            }
         };
         let known = self.services.get(service);
         let grace = self.options.pace.unlink_grace;
@@ -215,37 +218,16 @@ impl Reconciler {
 
     /// Leaves out what would be refused, or fought about, again.
     fn admit(&mut self, service: &ServiceName, actions: Vec<Action>, now: Instant) -> Vec<Action> {
-        let mut admitted = Vec::with_capacity(actions.len());
-        let mut is_held = false;
-        for action in actions {
-            match &action {
-                Action::Apply { copy, over, .. } => {
-                    if self.ledger.is_parked(copy, now) {
-                        is_held = true;
-                        continue;
-                    }
-                    if over.is_some() && self.ledger.is_contested(copy, now) {
-                        is_held = true;
-                        let who = format!(
-                            "Somebody keeps changing EndpointSlice {}; it is left as it is for a while. Its managedFields say who.",
-                            copy.name.name
-                        );
-                        self.announce(service, "Contested", who, true, now);
-                        continue;
-                    }
-                }
-                // What is to take its place is not there.
-                Action::Delete { .. } if is_held => continue,
-                Action::Delete { .. } => {}
-            }
-            admitted.push(action);
+        let (admitted, contested) = self.ledger.admit(actions, now);
+        for name in contested {
+            self.announce(service, CONTESTED, contested_note(&name), true, now);
         }
         admitted
     }
 
     /// Says what would be done.
     fn rehearse(&mut self, service: &ServiceName, plan: &Plan) {
-        let said = show::lines(plan, self.store.of(service)).join("\n");
+        let said = show::lines(plan.actions(), self.store.of(service)).join("\n");
         let known = self.services.entry(service.clone()).or_default();
         if known.rehearsed.as_deref() == Some(said.as_str()) {
             return;

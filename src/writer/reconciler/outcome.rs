@@ -80,13 +80,10 @@ impl Reconciler {
             Action::Delete { .. } => None,
         };
         match refusal.reason {
-            Reason::Outdated | Reason::Absent => Outcome::Again,
             Reason::NameTaken => {
                 self.ledger.name_taken(slice.clone());
                 warn!(%slice, "somebody else's EndpointSlice has the name of a copy, taking another name");
-                Outcome::Again
             }
-            Reason::NamespaceGone => Outcome::Done,
             Reason::QuotaExceeded | Reason::Rejected => {
                 self.park(copy, refusal.reason, now);
                 warn!(%slice, error = %refusal, "EndpointSlice refused");
@@ -100,7 +97,6 @@ impl Reconciler {
                     slice.name, refusal.message
                 );
                 self.announce(service, reason, note, true, now);
-                Outcome::Failed
             }
             Reason::Forbidden => {
                 if !std::mem::replace(&mut self.is_forbidden, true) {
@@ -108,35 +104,19 @@ impl Reconciler {
                 }
                 let note = format!("EndpointSlices cannot be written: {}", refusal.message);
                 self.announce(service, "WriteForbidden", note, true, now);
-                Outcome::Hopeless
             }
-            Reason::Throttled(_) | Reason::Unavailable => Outcome::Failed,
+            Reason::Outdated
+            | Reason::Absent
+            | Reason::NamespaceGone
+            | Reason::Throttled(_)
+            | Reason::Unavailable => {}
         }
+        refusal.reason.outcome()
     }
 
     fn park(&mut self, copy: Option<&Copy>, reason: Reason, now: Instant) {
         if let Some(copy) = copy {
             self.ledger.park(copy, reason, now);
-        }
-    }
-}
-
-// === impl Outcome ===
-
-impl Outcome {
-    /// The one of two that asks for more patience.
-    fn worse(self, other: Self) -> Self {
-        let rank = |outcome: Self| match outcome {
-            Self::Done => 0,
-            Self::More => 1,
-            Self::Again => 2,
-            Self::Failed => 3,
-            Self::Hopeless => 4,
-        };
-        if rank(other) > rank(self) {
-            other
-        } else {
-            self
         }
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn facts(
     distinct.sort_unstable();
     distinct.dedup();
     ExternalWorkloadFacts {
+        uid: metadata.uid.as_str().into(),
         ips: ips.into(),
         ports: distinct.into(),
         identity: filled(spec.mesh_tls.identity.as_deref()).map(Text::from),

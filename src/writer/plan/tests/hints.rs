@@ -87,7 +87,7 @@ fn copies_of_a_cluster_that_is_not_known_count_for_hints_as_they_are() {
     restarted.settings.hints = Hints::Zone;
     assert_eq!(restarted.settle("shop/web-federated"), "");
     restarted.edit(|content| {
-        if content.cluster.as_str() == "west" {
+        if cluster_of(content).as_str() == "west" {
             content.endpoints[0].hints.clear();
         }
     });

@@ -94,39 +94,26 @@ fn selection_is_by_annotation_namespace_and_label() {
     check(scene, "shop/web-east", "");
 }
 
+/// Who sees the only copy.
+fn audience(scene: &Scene) -> Audience {
+    let copy = scene.copies.values().next().unwrap();
+    match copy.content.as_ref().unwrap().origin {
+        Origin::Cluster { audience, .. } => audience,
+        Origin::Workloads { .. } => panic!("no copy: {copy:?}"),
+    }
+}
+
 #[test]
 fn the_audience_may_be_chosen_by_annotation() {
     let mut scene = Scene::mirror([one()]);
     scene.settle("shop/web-east");
-    assert_eq!(
-        scene
-            .copies
-            .values()
-            .next()
-            .unwrap()
-            .content
-            .as_ref()
-            .unwrap()
-            .audience,
-        Audience::Gateways
-    );
+    assert_eq!(audience(&scene), Audience::Gateways);
     let everyone = web_east().mirror("uid-1", |details| {
         details.audience = Some("everyone".into());
     });
     scene.say([home().apply(everyone)]);
     let scene = check(scene, "shop/web-east", "+ web-1@east http=8080 | 10.9.0.1");
-    assert_eq!(
-        scene
-            .copies
-            .values()
-            .next()
-            .unwrap()
-            .content
-            .as_ref()
-            .unwrap()
-            .audience,
-        Audience::Everyone
-    );
+    assert_eq!(audience(&scene), Audience::Everyone);
 }
 
 #[test]
