@@ -25,7 +25,7 @@ pub use listen::ListenAddr;
 pub use slices::{WriterConfig, WriterMode};
 pub use usage::UsageError;
 
-use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, Text};
+use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, ServiceName, Text};
 use crate::proto::destination::Http2ClientParams;
 use args::{
     ChoiceOnly, Cli, DemoArgs, EndpointsArgs, HomeArgs, ProfileArgs, QuietLogArgs, ServeArgs,
@@ -49,8 +49,8 @@ pub enum Command {
     Endpoints(Box<EndpointsQuery>),
     /// Show the profile of an authority, asking a running server.
     Profile(Box<ProfileQuery>),
-    /// Show what the EndpointSlice writer would do; linked clusters are waited for this long.
-    WriterPlan(Box<Config>, Duration),
+    /// Show what the EndpointSlice writer would do.
+    WriterPlan(Box<WriterPlan>),
     /// Delete every EndpointSlice of the writer.
     WriterCleanup(Box<Cleanup>),
     /// Print a shell's completion script.
@@ -147,6 +147,17 @@ pub enum TransportMode {
     Transparent,
     /// At the proxy's inbound port, behind a transport header.
     TransportHeader,
+}
+
+/// What of the EndpointSlice writer's plans is to be shown.
+#[derive(Clone, Debug)]
+pub struct WriterPlan {
+    /// Where, and by which settings.
+    pub config: Config,
+    /// How long linked clusters are waited for.
+    pub patience: Duration,
+    /// The only Service to look at, and to account for in full.
+    pub service: Option<ServiceName>,
 }
 
 /// Which cluster is to be cleaned of the writer's EndpointSlices.
@@ -284,10 +295,13 @@ fn replica_name() -> String {
 fn writer(command: WriterCommand, origins: Origins<'_>) -> Result<Command, UsageError> {
     match command {
         WriterCommand::Plan(args) => {
-            let patience = args.wait;
             let config = Config::looking(args.home, args.choice, args.log, origins)?;
             slices::check_name(&config.cluster_name, origins)?;
-            Ok(Command::WriterPlan(Box::new(config), patience))
+            Ok(Command::WriterPlan(Box::new(WriterPlan {
+                config,
+                patience: args.wait,
+                service: args.service,
+            })))
         }
         WriterCommand::Cleanup(args) => Ok(Command::WriterCleanup(Box::new(Cleanup {
             config: Config::looking(args.home, args.choice, args.log, origins)?,

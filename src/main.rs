@@ -51,9 +51,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 demo::run(config).await?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::WriterPlan(config, patience) => {
-                telemetry::init(config.log)?;
-                let verdict = app::slices::plan(*config, patience, &mut io::stdout()).await?;
+            Command::WriterPlan(plan) => {
+                telemetry::init(plan.config.log)?;
+                let verdict = app::slices::plan(*plan, &mut io::stdout()).await?;
                 Ok(verdict.into())
             }
             Command::WriterCleanup(cleanup) => {

@@ -1,4 +1,4 @@
-//! Needs kube-apiserver, etcd and kube-controller-manager: run by `scripts/test apiserver`.
+//! Needs kube-apiserver, etcd, kube-controller-manager and Envoy: run by `scripts/test apiserver`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -9,12 +9,16 @@
 mod support;
 
 // Cargo takes files in `tests/` for tests of their own; these are parts of this one.
+#[path = "xds/backends.rs"]
+mod backends;
 #[path = "apiserver/bed.rs"]
 mod bed;
 #[path = "apiserver/client.rs"]
 mod client;
 #[path = "apiserver/endpoints_objects.rs"]
 mod endpoints_objects;
+#[path = "xds/envoy.rs"]
+mod envoy;
 #[path = "apiserver/federated.rs"]
 mod federated;
 #[path = "apiserver/field_cases.rs"]

@@ -44,6 +44,10 @@ use crate::support::{peers, run};
 /// its credentials say.
 const NEEDS_API_SERVERS: &[(&str, &str)] = &[
     (
+        "content/external-workload-own-slices",
+        "EndpointSlices are written, and read again",
+    ),
+    (
         "multicluster/relink-other-cluster",
         "the credentials of a linked cluster are exchanged for those of another",
     ),

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use super::{App, WriterAccess, options_of, source};
 use crate::cli::Verdict;
-use crate::config::{Cleanup, Config, Confirmation, Source};
+use crate::config::{Cleanup, Config, Confirmation, Source, WriterPlan};
 use crate::sources::k8s::HomeAccess;
 use crate::writer::{self, Mode, Outlook};
 
@@ -19,11 +19,12 @@ const HOME_PATIENCE: Duration = Duration::from_secs(30);
 const ROUNDS: usize = 3;
 
 /// Prints what would be written now, as a difference to what is there.
-pub async fn plan(
-    config: Config,
-    patience: Duration,
-    out: &mut dyn Write,
-) -> anyhow::Result<Verdict> {
+pub async fn plan(plan: WriterPlan, out: &mut dyn Write) -> anyhow::Result<Verdict> {
+    let WriterPlan {
+        config,
+        patience,
+        service,
+    } = plan;
     let options = options_of(&config, Mode::DryRun);
     let access = access(&config)?;
     let app = App::start(&config, |context, registry| {
@@ -43,13 +44,14 @@ pub async fn plan(
                 reason.unwrap_or_else(|| "no reason is known".to_owned())
             );
         }
-        let outlook = writer::look_ahead(&catalog, &options, access, patience).await;
+        let outlook =
+            writer::look_ahead(&catalog, &options, access, patience, service.as_ref()).await;
         outlook.context("the EndpointSlices that are there could not be read")
     };
     let outlook = look.await;
     app.run_until(std::future::ready("done")).await?;
     match outlook {
-        Ok(outlook) => print(&outlook, out),
+        Ok(outlook) => print(&outlook, service.is_some(), out),
         Err(error) => {
             writeln!(out, "{error:#}")?;
             Ok(Verdict::CouldNotAsk)
@@ -57,15 +59,18 @@ pub async fn plan(
     }
 }
 
-fn print(outlook: &Outlook, out: &mut dyn Write) -> anyhow::Result<Verdict> {
+fn print(outlook: &Outlook, in_full: bool, out: &mut dyn Write) -> anyhow::Result<Verdict> {
     let mut requests = 0;
     for planned in &outlook.services {
         let remarks = planned.remarks();
-        if planned.lines.is_empty() && remarks.is_empty() {
+        if planned.lines.is_empty() && remarks.is_empty() && !in_full {
             continue;
         }
         requests += planned.plan.len();
         writeln!(out, "{}", planned.service)?;
+        for line in planned.account.iter().filter(|_| in_full) {
+            writeln!(out, "  {line}")?;
+        }
         for line in &planned.lines {
             writeln!(out, "  {line}")?;
         }

@@ -15,6 +15,7 @@ use super::duration::parse_duration;
 pub(super) use super::slices::ChoiceArgs as ChoiceOnly;
 use super::slices::WriterArgs;
 use super::{ListenAddr, LogConfig, http2};
+use crate::model::ServiceName;
 use crate::proto::destination::Http2ClientParams;
 
 /// Most streams that can be asked for.
@@ -129,7 +130,8 @@ pub(super) enum WriterCommand {
     /// wrong.
     #[command(after_help = "\
 Example:
-  tributary writer plan --kubeconfig ~/.kube/config --cluster-name hub")]
+  tributary writer plan --kubeconfig ~/.kube/config --cluster-name hub
+  tributary writer plan --cluster-name hub --service shop/web-federated")]
     Plan(PlanArgs),
 
     /// Delete every EndpointSlice that the writer has made, and nothing else
@@ -152,11 +154,24 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(super) wait: Duration,
 
+    /// Look at this Service only, and account for everything: members, slices and their copies, endpoints that are not written
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = parse_service)]
+    pub(super) service: Option<ServiceName>,
+
     #[command(flatten)]
     pub(super) choice: ChoiceOnly,
 
     #[command(flatten)]
     pub(super) log: QuietLogArgs,
+}
+
+fn parse_service(text: &str) -> Result<ServiceName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Ok(ServiceName::new(namespace, name))
+        }
+        _ => Err("expected NAMESPACE/NAME, such as shop/web-federated".to_owned()),
+    }
 }
 
 #[derive(Args, Debug)]

@@ -478,15 +478,22 @@ fn the_writer_commands_take_the_same_choices() {
         "--cluster-name=hub",
         "--endpoint-slices-hints=copy",
         "--wait=3s",
+        "--service=shop/web",
     ];
-    let Ok(Command::WriterPlan(config, patience)) = parse(&args) else {
+    let Ok(Command::WriterPlan(plan)) = parse(&args) else {
         panic!("{args:?}");
     };
     assert_eq!(
-        config.writer.settings.hints,
+        plan.config.writer.settings.hints,
         crate::model::copying::Hints::Copy
     );
-    assert_eq!(patience, Duration::from_secs(3));
+    assert_eq!(plan.patience, Duration::from_secs(3));
+    let service = plan.service.map(|service| service.to_string());
+    assert_eq!(service.as_deref(), Some("shop/web"));
+    for wrong in ["web", "/web", "shop/"] {
+        let refused = refusal(&["writer", "plan", "--cluster-name=hub", "--service", wrong]);
+        assert!(refused.contains("NAMESPACE/NAME"), "{refused}");
+    }
     let Ok(Command::WriterCleanup(cleanup)) = parse(&["writer", "cleanup", "--yes"]) else {
         panic!("cleanup");
     };

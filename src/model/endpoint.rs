@@ -30,13 +30,13 @@ pub struct SliceFacts {
     pub endpoints: Box<[Endpoint]>,
     /// What the service mirror wrote on it, if it did.
     pub mirror: Option<Box<MirrorFacts>>,
-    /// Family of the addresses it may list.
+    /// What it may list.
     pub family: AddressFamily,
     /// Which object it is, and who writes it.
     pub origin: SliceOrigin,
 }
 
-/// `addressType` of a slice that lists IP addresses.
+/// `addressType` of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressFamily {
     /// `IPv4`.
@@ -44,6 +44,8 @@ pub enum AddressFamily {
     V4,
     /// `IPv6`.
     V6,
+    /// `FQDN`: host names. They are no endpoints to us, so that such a slice has none.
+    Fqdn,
 }
 
 /// Which object a slice is, and who writes it.
@@ -132,6 +134,7 @@ impl AddressFamily {
         match self {
             Self::V4 => "IPv4",
             Self::V6 => "IPv6",
+            Self::Fqdn => "FQDN",
         }
     }
 }

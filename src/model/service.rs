@@ -137,6 +137,8 @@ pub struct ServiceDetails {
     pub is_going: bool,
     /// It has a label by which other clusters may mirror it.
     pub is_exported: bool,
+    /// It has an annotation of GKE's container-native load balancing.
+    pub has_neg: bool,
     /// `spec.ipFamilies`.
     pub families: IpFamilies,
     /// Annotation `tributary.dev/endpoint-slices`.
@@ -204,6 +206,7 @@ impl IpFamilies {
         match family {
             AddressFamily::V4 => self.v4,
             AddressFamily::V6 => self.v6,
+            AddressFamily::Fqdn => false,
         }
     }
 }

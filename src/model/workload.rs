@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Addresses, Namespace, NodeName, PortSet, Text, Traits, Uid};
+use super::{Addresses, Namespace, NodeName, PortSet, Text, Traits};
 
 /// A Pod within its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,8 +47,6 @@ pub struct Owner {
 /// What a Pod object says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
-    /// `metadata.uid`.
-    pub uid: Uid,
     /// `status.podIPs`, else `status.podIP`.
     pub ips: Addresses,
     /// `status.phase`.

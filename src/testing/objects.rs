@@ -288,6 +288,13 @@ impl SliceBuilder {
         self
     }
 
+    /// Of host names in place of addresses.
+    #[must_use]
+    pub fn of_host_names(mut self) -> Self {
+        self.family = AddressFamily::Fqdn;
+        self
+    }
+
     /// Listing IPv6 addresses.
     #[must_use]
     pub fn ipv6(mut self) -> Self {

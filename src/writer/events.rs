@@ -208,6 +208,12 @@ impl Report {
                      multicluster.kubernetes.io/source-cluster={cluster}."
                 ),
             ),
+            Self::Neg => (
+                "NegAnnotation",
+                "The annotations of this Service ask GKE for container-native load balancing, which stops at the first endpoint \
+                 without a node of this cluster: it would lose this cluster's endpoints too. Remove cloud.google.com/neg."
+                    .to_owned(),
+            ),
             Self::NameTaken(name) => (
                 "NameTaken",
                 format!(

@@ -133,6 +133,7 @@ impl Candidate {
                 Err(_) => self.complain(&Refusal {
                     reason: Reason::Unavailable,
                     message: format!("no answer within {RENEW_DEADLINE:?}"),
+                    endpoints: Vec::new(),
                 }),
             }
             tokio::select! {
@@ -324,6 +325,7 @@ fn json(lease: &Lease) -> Result<Vec<u8>, Refusal> {
     serde_json::to_vec(lease).map_err(|error| Refusal {
         reason: Reason::Rejected,
         message: error.to_string(),
+        endpoints: Vec::new(),
     })
 }
 
@@ -429,6 +431,7 @@ mod tests {
         let refusal = || Refusal {
             reason: Reason::Unavailable,
             message: String::new(),
+            endpoints: Vec::new(),
         };
         let now = Instant::now();
         let until = now + RENEW_DEADLINE;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::copy::{Content, Copy};
-use super::plan::Action;
+use super::plan::{Action, Refused};
 use super::requests::Reason;
 use crate::model::SliceName;
 
@@ -26,6 +26,8 @@ pub(super) struct Ledger {
     entries: BTreeMap<SliceName, Entry>,
     /// Names that strangers' slices have.
     taken: BTreeSet<SliceName>,
+    /// Endpoints that were refused, by the copy that they were in.
+    refused: BTreeMap<SliceName, Refused>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,29 @@ impl Ledger {
         self.taken.insert(name);
     }
 
+    /// Endpoints that were refused, by the copy that they were in.
+    pub(super) fn refused(&self) -> &BTreeMap<SliceName, Refused> {
+        &self.refused
+    }
+
+    /// The API server refuses the endpoints at these places of a copy. False if that is no news, or none of them is there: to leave
+    /// them out would not help.
+    pub(super) fn refuse(&mut self, copy: &Copy, places: &[usize]) -> bool {
+        let source = (copy.source.uid.clone(), copy.source.generation);
+        let refused = self.refused.entry(copy.name.clone()).or_default();
+        if refused.source != source {
+            refused.source = source;
+            refused.addresses.clear();
+        }
+        let before = refused.addresses.len();
+        let endpoints = &copy.content.endpoints;
+        let named = places.iter().filter_map(|place| endpoints.get(*place));
+        refused
+            .addresses
+            .extend(named.map(|endpoint| endpoint.address));
+        refused.addresses.len() > before
+    }
+
     /// The copy is as it is to be.
     pub(super) fn written(&mut self, copy: &Copy) {
         let entry = self.entries.entry(copy.name.clone()).or_default();
@@ -59,6 +84,7 @@ impl Ledger {
 
     /// There is no copy of this name any more.
     pub(super) fn forget(&mut self, name: &SliceName) {
+        self.refused.remove(name);
         if let Some(entry) = self.entries.get_mut(name) {
             entry.written = None;
         }
@@ -150,8 +176,8 @@ fn digest(content: &Content) -> u64 {
 mod tests {
     use super::*;
     use crate::model::copying::Audience;
-    use crate::model::{AddressFamily, ServiceName};
-    use crate::writer::copy::{Origin, Provenance};
+    use crate::model::{AddressFamily, Conditions, ServiceName};
+    use crate::writer::copy::{CopyEndpoint, Origin, Provenance};
 
     fn copy(cluster: &str) -> Copy {
         Copy {
@@ -191,6 +217,31 @@ mod tests {
             !ledger.is_contested(&copy("a"), at(61)),
             "the first change is long ago"
         );
+    }
+
+    #[test]
+    fn refused_endpoints_are_remembered_for_the_state_of_the_source() {
+        let mut ledger = Ledger::default();
+        let endpoint = |ip: &str| CopyEndpoint {
+            address: ip.parse().unwrap(),
+            conditions: Conditions::READY,
+            hostname: None,
+            node: None,
+            zone: None,
+            hints: Vec::new(),
+            target: None,
+        };
+        let mut copy = copy("a");
+        copy.content.endpoints = vec![endpoint("10.9.0.1"), endpoint("10.9.0.2")];
+        assert!(!ledger.refuse(&copy, &[]) && !ledger.refuse(&copy, &[7]));
+        assert!(ledger.refuse(&copy, &[1]));
+        assert!(!ledger.refuse(&copy, &[1]), "it does not help");
+        let refused = &ledger.refused()[&copy.name];
+        assert_eq!(refused.addresses, ["10.9.0.2".parse().unwrap()].into());
+        copy.source.generation += 1;
+        assert!(ledger.refuse(&copy, &[0]));
+        let refused = &ledger.refused()[&copy.name];
+        assert_eq!(refused.addresses, ["10.9.0.1".parse().unwrap()].into());
     }
 
     #[test]

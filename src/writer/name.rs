@@ -143,7 +143,7 @@ mod tests {
             of_workloads(&service, &Uid::from(uid), number).to_string()
         };
         let first = named("uid-1", 0);
-        assert_eq!(first, "linkerd-external-vm-NAME");
+        assert_eq!(first, "linkerd-external-vm-t6sr46qm5g");
         assert_ne!(first, named("uid-1", 1));
         assert_ne!(first, named("uid-2", 0));
     }

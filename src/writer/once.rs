@@ -34,6 +34,8 @@ pub struct Planned {
     pub plan: Plan,
     /// The same for people, line by line; empty if nothing would be.
     pub lines: Vec<String>,
+    /// Where everything comes from, line by line: members, their slices and the copies of these, endpoints that are not written.
+    pub account: Vec<String>,
     /// What the API server would not take, and why.
     pub refused: Vec<(SliceName, Refusal)>,
 }
@@ -51,12 +53,14 @@ pub struct Outlook {
 
 /// Plans everything once, and has the API server check it without carrying it out.
 ///
-/// The home cluster has to be synced; linked clusters are waited for no longer than `patience`.
+/// The home cluster has to be synced; linked clusters are waited for no longer than `patience`. With `only`, one Service is looked
+/// at, concerned or not.
 pub async fn look_ahead(
     catalog: &Catalog,
     options: &Options,
     access: Arc<dyn Access>,
     patience: Duration,
+    only: Option<&ServiceName>,
 ) -> Result<Outlook, Refusal> {
     let requests = Requests::new(access);
     let changed = catalog.follow_multicluster();
@@ -70,6 +74,9 @@ pub async fn look_ahead(
     standings.update(&summaries, |_| None, now);
     let mut services: BTreeSet<ServiceName> = changed.take();
     services.extend(store.services().cloned());
+    if let Some(only) = only {
+        services = BTreeSet::from([only.clone()]);
+    }
     let moment = Moment {
         stock_destination,
         ..Moment::default()
@@ -91,6 +98,7 @@ pub async fn look_ahead(
         let lines = show::lines(plan.actions(), Some(existing));
         let refused = check(&requests, &plan).await?;
         planned.push(Planned {
+            account: show::account(&snapshot, &plan),
             service,
             plan,
             lines,

@@ -15,7 +15,10 @@ use super::copy::{Content, Copy, Existing, Origin, Provenance};
 use super::name::Subject;
 use crate::index::{Chunk, Member, MemberState, ServiceSnapshot};
 use crate::model::copying::{Audience, HomeMembers, OnStale, Settings};
-use crate::model::{ClusterName, ClusterRole, ServiceDetails, ServiceFacts, SliceName, Text, Uid};
+use crate::model::{
+    AddressFamily, ClusterName, ClusterRole, Endpoint, ServiceDetails, ServiceFacts, SliceName,
+    Text, Uid,
+};
 use eligible::{Verdict, verdict};
 use endpoints::{Claims, ports_of};
 use settle::settle;
@@ -82,6 +85,8 @@ pub struct Moment {
     pub yield_to_others: bool,
     /// Names that strangers' slices have.
     pub taken: BTreeSet<SliceName>,
+    /// Endpoints that the API server has refused, by the copy that they were in.
+    pub refused: BTreeMap<SliceName, Refused>,
 }
 
 /// What has to be done for one home Service.
@@ -104,6 +109,45 @@ pub struct Plan {
     pub not_linked: BTreeSet<ClusterName>,
     /// By cluster, what there will be.
     pub tallies: BTreeMap<ClusterName, Tally>,
+    /// Every slice that is copied.
+    pub copied: Vec<Copied>,
+    /// Every endpoint that is not.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A slice of a member, and its copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The member's cluster.
+    pub cluster: ClusterName,
+    /// The slice there.
+    pub slice: Text,
+    /// The copy.
+    pub copy: SliceName,
+    /// Endpoints in it.
+    pub endpoints: usize,
+}
+
+/// An endpoint that is not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its cluster.
+    pub cluster: ClusterName,
+    /// The slice that lists it.
+    pub slice: Text,
+    /// Its address.
+    pub address: IpAddr,
+    /// Why it is not written.
+    pub reason: Rejection,
+}
+
+/// Endpoints that the API server has refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// The state of the source slice that they were of.
+    pub source: (Uid, i64),
+    /// Their addresses.
+    pub addresses: BTreeSet<IpAddr>,
 }
 
 /// One request to the API server.
@@ -171,6 +215,8 @@ pub enum Report {
     Doubted(ClusterName),
     /// A stranger's slice has a copy's name.
     NameTaken(SliceName),
+    /// GKE is asked to balance its load without kube-proxy.
+    Neg,
 }
 
 /// The copies of one cluster as they are to be.
@@ -208,7 +254,12 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
         return plan;
     }
     let mut units = match verdict(inputs) {
-        Verdict::Eligible(facts, details) => desired(inputs, facts, details, &mut plan),
+        Verdict::Eligible(facts, details) => {
+            if details.has_neg {
+                plan.reports.push(Report::Neg);
+            }
+            desired(inputs, facts, details, &mut plan)
+        }
         Verdict::Wait(reports) => {
             plan.reports = reports;
             plan.waits_for_others = true;
@@ -274,15 +325,14 @@ fn desired(
         }
         let is_left_out = member.cluster.role == ClusterRole::Home
             && inputs.settings.home_members == HomeMembers::LeftOut;
-        let written = copies_of(
-            inputs,
-            facts,
-            details,
-            member,
-            &mut claims,
-            &mut plan.reports,
-        );
+        let written = copies_of(inputs, facts, details, member, &mut claims, plan);
         if !is_left_out {
+            plan.copied.extend(written.iter().map(|copy| Copied {
+                cluster: cluster.clone(),
+                slice: copy.source.slice.clone(),
+                copy: copy.name.clone(),
+                endpoints: copy.content.endpoints.len(),
+            }));
             copies.extend(written);
         }
         claims.end_member();
@@ -310,7 +360,7 @@ fn copies_of(
     details: &ServiceDetails,
     member: &Member,
     claims: &mut Claims,
-    reports: &mut Vec<Report>,
+    plan: &mut Plan,
 ) -> Vec<Copy> {
     let cluster = &member.cluster.name;
     let Some(there) = &member.facts else {
@@ -321,35 +371,42 @@ fn copies_of(
         .as_ref()
         .is_some_and(|details| details.is_mirror)
     {
-        reports.push(Report::Loop(cluster.clone()));
+        plan.reports.push(Report::Loop(cluster.clone()));
         return Vec::new();
     }
     let mut any_port = false;
     let mut copies = Vec::new();
     for chunk in member.chunks.iter() {
         let slice = &chunk.facts;
-        if endpoints::is_import(&slice.origin) {
-            let skipped =
-                Report::SliceSkipped(cluster.clone(), Rejection::Import, chunk.name.clone());
-            reports.push(skipped);
-            continue;
-        }
         let ports = ports_of(facts, there, slice);
         any_port |= !ports.is_empty();
-        if ports.is_empty() {
-            let skipped =
-                Report::SliceSkipped(cluster.clone(), Rejection::Port, chunk.name.clone());
-            reports.push(skipped);
+        let skipped = if endpoints::is_import(&slice.origin) {
+            Some(Rejection::Import)
+        } else if slice.family == AddressFamily::Fqdn {
+            Some(Rejection::Fqdn)
+        } else if ports.is_empty() {
+            Some(Rejection::Port)
+        } else if !details.families.has(slice.family) {
+            Some(Rejection::Family)
+        } else {
+            None
+        };
+        if let Some(reason) = skipped {
+            let skipped = Report::SliceSkipped(cluster.clone(), reason, chunk.name.clone());
+            plan.reports.push(skipped);
+            plan.leave_out(member, chunk, &chunk.facts.endpoints, reason);
             continue;
         }
-        if !details.families.has(slice.family) {
-            let skipped =
-                Report::SliceSkipped(cluster.clone(), Rejection::Family, chunk.name.clone());
-            reports.push(skipped);
-            continue;
-        }
-        let endpoints =
-            endpoints::of_slice(inputs, details, member, chunk, &ports, claims, reports);
+        let name = name_of(inputs, member, chunk, &mut plan.reports);
+        let endpoints = endpoints::of_slice(
+            inputs,
+            details,
+            member,
+            chunk,
+            (&name, &ports),
+            claims,
+            plan,
+        );
         let mut content = Content {
             service: inputs.snapshot.service.clone(),
             origin: Origin::Cluster {
@@ -363,14 +420,14 @@ fn copies_of(
         };
         content.sort();
         copies.push(Copy {
-            name: name_of(inputs, member, chunk, reports),
+            name,
             content,
             owner: details.uid.clone(),
             source: provenance(member, chunk),
         });
     }
     if !member.chunks.is_empty() && !any_port {
-        reports.push(Report::PortNotExported(cluster.clone()));
+        plan.reports.push(Report::PortNotExported(cluster.clone()));
     }
     copies
 }
@@ -510,6 +567,23 @@ impl Plan {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
+    }
+
+    /// Notes endpoints of a slice that are not written.
+    fn leave_out<'a>(
+        &mut self,
+        member: &Member,
+        chunk: &Chunk,
+        endpoints: impl IntoIterator<Item = &'a Endpoint>,
+        reason: Rejection,
+    ) {
+        let left_out = endpoints.into_iter().map(|endpoint| LeftOut {
+            cluster: member.cluster.name.clone(),
+            slice: format!("{}/{}", member.service.namespace, chunk.name).into(),
+            address: endpoint.address,
+            reason,
+        });
+        self.left_out.extend(left_out);
     }
 
     /// Every request, cluster by cluster.

@@ -52,6 +52,8 @@ pub struct Refusal {
     pub reason: Reason,
     /// What the server said, shortened.
     pub message: String,
+    /// Places of the endpoints that it is about, where it names some.
+    pub endpoints: Vec<usize>,
 }
 
 /// What a refusal means.
@@ -135,6 +137,7 @@ impl Requests {
         client.map_err(|message| Refusal {
             reason: Reason::Unavailable,
             message,
+            endpoints: Vec::new(),
         })
     }
 
@@ -209,6 +212,7 @@ impl Requests {
         let unavailable = |message: String| Refusal {
             reason: Reason::Unavailable,
             message: shortened(&message),
+            endpoints: Vec::new(),
         };
         let request = request.map_err(|error| unavailable(error.to_string()))?;
         let client = self.client().await?;
@@ -286,10 +290,20 @@ fn refusal(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Re
         }
         _ => Reason::Unavailable,
     };
+    let causes = details.iter().flat_map(|details| &details.causes);
     Refusal {
         reason,
         message: format!("{status}: {}", shortened(&message)),
+        endpoints: causes
+            .filter_map(|cause| endpoint_of(&cause.field))
+            .collect(),
     }
+}
+
+/// The place in a field such as `endpoints[3].hostname`.
+fn endpoint_of(field: &str) -> Option<usize> {
+    let (place, _) = field.strip_prefix("endpoints[")?.split_once(']')?;
+    place.parse().ok()
 }
 
 fn shortened(message: &str) -> String {
@@ -344,6 +358,8 @@ mod tests {
         let invalid =
             r#"{"message":"invalid","details":{"causes":[{"field":"endpoints[3].hostname"}]}}"#;
         check(422, invalid, Reason::Rejected);
+        let invalid = super::refusal(StatusCode::UNPROCESSABLE_ENTITY, None, invalid.as_bytes());
+        assert_eq!(invalid.endpoints, [3]);
         check(
             429,
             "Too many requests, please try again later.",

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::copy::{Content, CopyEndpoint, Existing, Origin};
-use super::plan::Action;
+use super::plan::{Action, Copied, LeftOut, Plan};
+use crate::index::{MemberState, ServiceSnapshot};
 use crate::model::SliceName;
 
 /// What actions change, one line each: `+` for what comes, `-` for what goes, indented below the slice it concerns.
@@ -32,6 +33,58 @@ pub fn lines<'a>(
                 difference(before, None, &mut lines);
             }
         }
+    }
+    lines
+}
+
+/// Where everything of one Service comes from: each member and how far it is known, each slice and its copy, and each endpoint
+/// that is not written, with the reason.
+pub fn account(snapshot: &ServiceSnapshot, plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for member in &snapshot.members {
+        let cluster = &member.cluster.name;
+        let state = match member.state {
+            MemberState::Synced if member.facts.is_none() => "read, and it has no such Service",
+            MemberState::Synced => "read",
+            MemberState::Syncing => "not read yet: its copies stay as they are",
+            MemberState::NotLinked => "not linked",
+        };
+        lines.push(format!(
+            "member {} of cluster {cluster}: {state}",
+            member.service
+        ));
+        let copied = plan
+            .copied
+            .iter()
+            .filter(|copied| copied.cluster == *cluster);
+        lines.extend(copied.map(|copied| {
+            let Copied {
+                slice,
+                copy,
+                endpoints,
+                ..
+            } = copied;
+            format!(
+                "    {slice} is copied to {}: {endpoints} endpoints",
+                copy.name
+            )
+        }));
+        let left_out = plan
+            .left_out
+            .iter()
+            .filter(|left_out| left_out.cluster == *cluster);
+        lines.extend(left_out.map(|left_out| {
+            let LeftOut {
+                slice,
+                address,
+                reason,
+                ..
+            } = left_out;
+            format!(
+                "    {slice}: {address} is not written: {}",
+                reason.explain()
+            )
+        }));
     }
     lines
 }

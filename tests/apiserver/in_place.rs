@@ -2,7 +2,6 @@
 
 use linkerd2_proxy_api::destination::http2_client_params::KeepAlive;
 
-use crate::support::bed::Bed;
 use crate::support::services::{Backend, Local, authority, federated, workload};
 use crate::support::tributary::Tributary;
 use crate::support::{http, run};
@@ -28,7 +27,9 @@ const CHART_ARGUMENTS: [&str; 13] = [
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn the_charts_arguments_and_the_controllers_rights_are_all_it_needs() {
     run(async {
-        let bed = Bed::shared().await?;
+        // It takes the Lease of that controller, as tests of the writer do.
+        let turn = crate::writer::turn().await?;
+        let bed = turn.bed;
         let namespace = "in-place";
         let home = [Backend::ready("web-0", "10.53.1.1")];
         let east = [Backend::ready("web-0", "10.63.1.1")];
@@ -57,6 +58,12 @@ fn the_charts_arguments_and_the_controllers_rights_are_all_it_needs() {
             let http2 = http2.and_then(|http2| http2.keep_alive.as_ref());
             assert_eq!(http2, Some(&keep_alive), "{address}");
         }
+        // It does what that one does besides: nobody else lists ExternalWorkloads in slices.
+        bed.home.apply(&external_workload(namespace)).await?;
+        let stream = tributary.get(&authority(namespace, "vm"));
+        let state = stream.wait_for_exactly(&["10.53.1.9:8080"]).await;
+        let identity = Some("spiffe://root.linkerd.cluster.local/vm-0");
+        assert_eq!(state.at("10.53.1.9:8080").identity(), identity);
         for (path, body) in [("/ping", "pong\n"), ("/ready", "ok\n")] {
             let answer = http::get(tributary.admin(), path).await?;
             assert_eq!((answer.status, answer.body.as_str()), (200, body), "{path}");
@@ -68,8 +75,31 @@ fn the_charts_arguments_and_the_controllers_rights_are_all_it_needs() {
         let is_refusal =
             |line: &&str| line.contains("cluster=\"home\"") && line.contains("\"forbidden\"");
         assert_eq!(metrics.lines().find(is_refusal), None);
+        bed.home.delete(&external_workload(namespace)).await?;
+        tributary.terminate().await?;
         Ok(())
     });
+}
+
+/// An ExternalWorkload and the Service that selects it.
+fn external_workload(namespace: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Service
+metadata: {{name: vm, namespace: {namespace}}}
+spec: {{selector: {{app: vm}}, ports: [{{name: http, port: 80, targetPort: web}}]}}
+---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {{name: vm-0, namespace: {namespace}, labels: {{app: vm}}}}
+spec:
+  meshTLS: {{identity: 'spiffe://root.linkerd.cluster.local/vm-0', serverName: vm-0.cluster.local}}
+  workloadIPs: [{{ip: 10.53.1.9}}]
+  ports: [{{name: web, port: 8080}}]
+status: {{conditions: [{{type: Ready, status: 'True'}}]}}
+"
+    )
 }
 
 fn seconds(seconds: i64) -> prost_types::Duration {

@@ -4,12 +4,16 @@
 
 #[path = "writer/acceptance.rs"]
 mod acceptance;
+#[path = "writer/beside.rs"]
+mod beside;
 #[path = "writer/commands.rs"]
 mod commands;
 #[path = "writer/copies.rs"]
 mod copies;
 #[path = "writer/faults.rs"]
 mod faults;
+#[path = "writer/gateway.rs"]
+mod gateway;
 #[path = "writer/leaders.rs"]
 mod leaders;
 #[path = "writer/lifecycle.rs"]
@@ -18,6 +22,8 @@ mod lifecycle;
 mod repairs;
 #[path = "writer/scale.rs"]
 mod scale;
+#[path = "writer/scene.rs"]
+mod scene;
 #[path = "writer/workloads.rs"]
 mod workloads;
 
@@ -32,6 +38,9 @@ use crate::support::bed::Bed;
 use crate::support::cluster::Cluster;
 use crate::support::tributary::Tributary;
 use crate::support::wait_for;
+
+/// Slices by name.
+type Copies = BTreeMap<String, EndpointSlice>;
 
 /// The label by which our slices are found, and its value.
 const OURS: &str = "endpointslice.kubernetes.io/managed-by=endpointslice-writer.tributary.dev";
@@ -75,16 +84,12 @@ async fn writer(home: &Cluster, namespace: &str, more: &[&str]) -> Result<Tribut
 }
 
 /// The copies in a namespace, by name.
-async fn copies(home: &Cluster, namespace: &str) -> Result<BTreeMap<String, EndpointSlice>> {
+async fn copies(home: &Cluster, namespace: &str) -> Result<Copies> {
     slices(home, namespace, OURS).await
 }
 
 /// The slices in a namespace that have some labels, by name.
-async fn slices(
-    home: &Cluster,
-    namespace: &str,
-    labels: &str,
-) -> Result<BTreeMap<String, EndpointSlice>> {
+async fn slices(home: &Cluster, namespace: &str, labels: &str) -> Result<Copies> {
     let api: Api<EndpointSlice> = Api::namespaced(home.client(), namespace);
     let list = api.list(&ListParams::default().labels(labels)).await?;
     let named = list.items.into_iter().map(|slice| {
@@ -95,7 +100,7 @@ async fn slices(
 }
 
 /// Slices in short, sorted: `service from cluster: ports | endpoints`, one a line.
-fn describe(copies: &BTreeMap<String, EndpointSlice>) -> String {
+fn describe(copies: &Copies) -> String {
     let mut lines: Vec<String> = copies.values().map(describe_slice).collect();
     lines.sort();
     lines.join("\n")
@@ -166,7 +171,7 @@ async fn wait_for_copies(
     home: &Cluster,
     namespace: &str,
     expected: &str,
-) -> Result<BTreeMap<String, EndpointSlice>> {
+) -> Result<Copies> {
     wait_for_slices(tributary, home, namespace, OURS, expected).await
 }
 
@@ -177,7 +182,7 @@ async fn wait_for_slices(
     namespace: &str,
     labels: &str,
     expected: &str,
-) -> Result<BTreeMap<String, EndpointSlice>> {
+) -> Result<Copies> {
     let mut lines: Vec<_> = expected
         .lines()
         .map(str::trim)
@@ -206,7 +211,7 @@ async fn wait_long_for_copies(
     home: &Cluster,
     namespace: &str,
     expected: &str,
-) -> Result<BTreeMap<String, EndpointSlice>> {
+) -> Result<Copies> {
     for _ in 0..2 {
         if let Ok(copies) = wait_for_copies(tributary, home, namespace, expected).await {
             return Ok(copies);
@@ -216,7 +221,7 @@ async fn wait_long_for_copies(
 }
 
 /// Names and versions of slices: they stand still as long as nothing is written.
-fn versions(copies: &BTreeMap<String, EndpointSlice>) -> Vec<(String, Option<String>)> {
+fn versions(copies: &Copies) -> Vec<(String, Option<String>)> {
     let versions = copies.iter();
     versions
         .map(|(name, slice)| (name.clone(), slice.metadata.resource_version.clone()))

@@ -15,6 +15,9 @@ use crate::support::tributary::Tributary;
 /// Services of the home cluster have recorded addresses in `10.96.0.0/16` and `fd00:96::/112`.
 const RECORDED_RANGE: u8 = 96;
 
+/// The rights of a writer, as an operator applies them.
+const WRITE_RIGHTS: &str = include_str!("../../deploy/rbac-write.yaml");
+
 /// An address that stands for a cluster which cannot be reached.
 const UNREACHABLE: &str = "https://127.0.0.1:1";
 
@@ -116,6 +119,9 @@ impl Stage for Servers {
     }
 
     async fn serve(&mut self, arguments: &[&str]) -> Result<Tributary> {
+        if arguments.contains(&"--external-workload-slices") {
+            self.west.apply(WRITE_RIGHTS).await?;
+        }
         Tributary::start(&self.west, arguments).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
@@ -37,14 +38,23 @@ impl Envoy {
         clusters: &[(&str, String)],
         metadata: &str,
     ) -> Result<Self> {
+        Self::launch(|admin, traffic| bootstrap(index, admin, traffic, variant, clusters, metadata))
+            .await
+    }
+
+    /// Starts it with the one cluster `web`, whose endpoints are what a file says, each time that one is moved in its place.
+    pub async fn start_from_file(file: &Path) -> Result<Self> {
+        Self::launch(|admin, traffic| bootstrap_from_file(file, admin, traffic)).await
+    }
+
+    async fn launch(bootstrap: impl FnOnce(SocketAddr, SocketAddr) -> String) -> Result<Self> {
         // Envoys on one machine share memory by this number.
         static BASE_ID: AtomicU32 = AtomicU32::new(0);
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (admin, traffic) = (loopback(free_port()?), loopback(free_port()?));
         let folder = scratch_folder("envoy")?;
         let config = folder.path().join("envoy.yaml");
-        let text = bootstrap(index, admin, traffic, variant, clusters, metadata);
-        std::fs::write(&config, text)?;
+        std::fs::write(&config, bootstrap(admin, traffic))?;
         let base_id = std::process::id() % 10_000 * 100 + BASE_ID.fetch_add(1, Ordering::Relaxed);
         let arguments = [
             "-c",
@@ -187,11 +197,13 @@ fn bootstrap(
         })
         .collect();
     let clusters = clusters.concat();
-    let (index_port, admin_port, traffic_port) = (index.port(), admin.port(), traffic.port());
+    let index_port = index.port();
+    let listener = listener(traffic);
+    let admin = admin_address(admin);
     format!(
         r#"
 node: {{id: gateway, cluster: gateways, metadata: {{{metadata}}}}}
-admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {admin_port}}}}}}}
+{admin}
 dynamic_resources:
   ads_config:
     api_type: {variant}
@@ -201,22 +213,7 @@ dynamic_resources:
   cds_config: {{resource_api_version: V3, ads: {{}}}}
   lds_config: {{resource_api_version: V3, ads: {{}}}}
 static_resources:
-  listeners:
-  - name: in
-    address: {{socket_address: {{address: 127.0.0.1, port_value: {traffic_port}}}}}
-    filter_chains:
-    - filters:
-      - name: http
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: in
-          route_config:
-            name: all
-            virtual_hosts:
-            - {{name: all, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: web}}}}]}}
-          http_filters:
-          - name: router
-            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+{listener}
   clusters:
   - name: index
     type: STATIC
@@ -229,5 +226,56 @@ static_resources:
       cluster_name: index
       endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {index_port}}}}}}}}}]}}]{clusters}
 "#
+    )
+}
+
+fn bootstrap_from_file(file: &Path, admin: SocketAddr, traffic: SocketAddr) -> String {
+    let (listener, admin) = (listener(traffic), admin_address(admin));
+    let folder = file.parent().expect("a file in a folder").display();
+    let file = file.display();
+    format!(
+        r#"
+node: {{id: gateway, cluster: gateways}}
+{admin}
+static_resources:
+{listener}
+  clusters:
+  - name: web
+    type: EDS
+    connect_timeout: 1s
+    ignore_health_on_host_removal: true
+    eds_cluster_config:
+      eds_config:
+        resource_api_version: V3
+        path_config_source: {{path: "{file}", watched_directory: {{path: "{folder}"}}}}
+"#
+    )
+}
+
+fn admin_address(admin: SocketAddr) -> String {
+    let port = admin.port();
+    format!("admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}")
+}
+
+/// A listener that sends everything to `web`.
+fn listener(traffic: SocketAddr) -> String {
+    let port = traffic.port();
+    format!(
+        r#"  listeners:
+  - name: in
+    address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
+    filter_chains:
+    - filters:
+      - name: http
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: in
+          route_config:
+            name: all
+            virtual_hosts:
+            - {{name: all, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: web}}}}]}}
+          http_filters:
+          - name: router
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}"#
     )
 }

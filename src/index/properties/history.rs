@@ -390,7 +390,6 @@ fn pod() -> impl Strategy<Value = Object> {
                     traits,
                 };
                 let facts = PodFacts {
-                    uid: Uid::default(),
                     ips: ips.into(),
                     phase,
                     terminating,

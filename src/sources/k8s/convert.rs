@@ -404,6 +404,7 @@ fn service_details(service: &objects::Service) -> Option<ServiceDetails> {
         is_headless: spec.cluster_ip.as_deref() == Some("None"),
         is_going: metadata.deletion_timestamp.is_some(),
         is_exported: labels.exported.is_some() || labels.federated.is_some(),
+        has_neg: metadata.annotations.neg.is_some() || metadata.annotations.neg_status.is_some(),
         families: IpFamilies {
             v4: has_family("IPv4"),
             v6: has_family("IPv6"),

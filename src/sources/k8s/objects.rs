@@ -119,6 +119,12 @@ pub struct Annotations {
     /// Service: for whom EndpointSlices are written.
     #[serde(rename = "tributary.dev/endpoint-slices-audience")]
     pub audience: Option<String>,
+    /// Service: GKE balances its load without kube-proxy.
+    #[serde(rename = "cloud.google.com/neg")]
+    pub neg: Option<String>,
+    /// Service: what GKE has made for that.
+    #[serde(rename = "cloud.google.com/neg-status")]
+    pub neg_status: Option<String>,
     /// Secret: suffix of the identities of the cluster's Pods.
     #[serde(rename = "multicluster.linkerd.io/trust-domain")]
     pub trust_domain: Option<String>,

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use super::super::copy::{CopyEndpoint, CopyPort, Target, TargetKind};
-use super::{Inputs, Report};
+use super::{Inputs, Plan, Report};
 use crate::index::{Chunk, Joined, Member};
 use crate::model::copying::{Hints, Hostnames, NodeNames, Zones};
 use crate::model::{
     Backing, ClusterName, ClusterRole, Endpoint, ServiceDetails, ServiceFacts, SliceFacts,
-    SliceOrigin, Text, Uid, Zone,
+    SliceName, SliceOrigin, Text, Uid, Zone,
 };
 
 /// Endpoints that the API allows in one slice.
@@ -47,6 +47,10 @@ pub enum Rejection {
     Overlap,
     /// The slice lists more than the API allows in a copy.
     TooMany,
+    /// The slice lists host names.
+    Fqdn,
+    /// The API server has refused the endpoint as it is.
+    Refused,
 }
 
 /// Which cluster of the Service has which socket.
@@ -71,6 +75,8 @@ impl Rejection {
             Self::NoPod => "address",
             Self::Overlap => "overlap",
             Self::TooMany => "cap",
+            Self::Fqdn => "fqdn",
+            Self::Refused => "refused",
         }
     }
 
@@ -85,6 +91,8 @@ impl Rejection {
             Self::NoPod => "the address cannot be that of a Pod",
             Self::Overlap => "an endpoint of another cluster has the address",
             Self::TooMany => "the slice lists more endpoints than a copy may have",
+            Self::Fqdn => "the slice lists host names, which most readers ignore or refuse",
+            Self::Refused => "the API server does not take the endpoint as it is",
         }
     }
 }
@@ -167,18 +175,25 @@ pub(super) fn of_slice(
     details: &ServiceDetails,
     member: &Member,
     chunk: &Chunk,
-    ports: &[CopyPort],
+    (name, ports): (&SliceName, &[CopyPort]),
     claims: &mut Claims,
-    reports: &mut Vec<Report>,
+    plan: &mut Plan,
 ) -> Vec<CopyEndpoint> {
     let cluster = &member.cluster.name;
+    let origin = &chunk.facts.origin;
+    let refused = inputs.moment.refused.get(name);
+    let refused =
+        refused.filter(|refused| refused.source == (origin.uid.clone(), origin.generation));
+    let is_refused = |ip| refused.is_some_and(|refused| refused.addresses.contains(&ip));
     let mut rejected: BTreeMap<Rejection, (usize, IpAddr)> = BTreeMap::new();
     let mut endpoints = Vec::with_capacity(chunk.facts.endpoints.len());
     for (endpoint, joined) in chunk.facts.endpoints.iter().zip(&chunk.joined) {
         let rejection = rejection(inputs, member, endpoint, ports, claims)
+            .or_else(|| is_refused(endpoint.address).then_some(Rejection::Refused))
             .or_else(|| (endpoints.len() >= ENDPOINTS_MAX).then_some(Rejection::TooMany));
         if let Some(reason) = rejection {
             rejected.entry(reason).or_insert((0, endpoint.address)).0 += 1;
+            plan.leave_out(member, chunk, [endpoint], reason);
             continue;
         }
         claims.claim(cluster, endpoint.address, ports);
@@ -187,7 +202,7 @@ pub(super) fn of_slice(
     let reported = rejected
         .into_iter()
         .map(|(reason, (count, first))| Report::Rejected(cluster.clone(), reason, count, first));
-    reports.extend(reported);
+    plan.reports.extend(reported);
     endpoints
 }
 
@@ -258,12 +273,11 @@ fn translated(
     }
 }
 
-/// What is behind an endpoint; with the uid of the object that is there now, if it is known.
+/// What is behind an endpoint. Uids of Pods are not kept: there are too many for what readers make of them.
 fn target(member: &Member, backing: &Backing, joined: &Joined) -> Option<Target> {
     let uid = match joined {
-        Joined::Pod(pod) => pod.facts.uid.clone(),
         Joined::ExternalWorkload(workload) => workload.facts.uid.clone(),
-        Joined::Address | Joined::Unreadable | Joined::Held(_) => Uid::default(),
+        Joined::Address | Joined::Pod(_) | Joined::Unreadable | Joined::Held(_) => Uid::default(),
     };
     match backing {
         Backing::Address => None,

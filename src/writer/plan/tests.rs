@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::super::copy::{Content, CopyEndpoint, Existing, Origin};
-use super::{Action, HomeAddresses, Inputs, Judgement, Moment, Plan, Standing, plan};
+use super::{Action, HomeAddresses, Inputs, Judgement, Moment, Plan, Refused, Standing, plan};
 use crate::index::{Change, Object};
 use crate::model::copying::{
     Audience, Hints, HomeMembers, Hostnames, NodeNames, OnStale, Select, Settings, Zones,

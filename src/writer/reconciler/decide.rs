@@ -105,6 +105,7 @@ impl Reconciler {
                 .and_then(|known| known.waits_since)
                 .is_some_and(|since| now >= since + grace),
             taken: self.ledger.taken().clone(),
+            refused: self.ledger.refused().clone(),
         };
         let decided = plan(&Inputs {
             snapshot: &snapshot,

@@ -84,6 +84,13 @@ impl Reconciler {
                 self.ledger.name_taken(slice.clone());
                 warn!(%slice, "somebody else's EndpointSlice has the name of a copy, taking another name");
             }
+            // The others of the slice are written without them.
+            Reason::Rejected
+                if copy.is_some_and(|copy| self.ledger.refuse(copy, &refusal.endpoints)) =>
+            {
+                warn!(%slice, error = %refusal, "endpoints of an EndpointSlice refused, leaving them out");
+                return Outcome::Again;
+            }
             Reason::QuotaExceeded | Reason::Rejected => {
                 self.park(copy, refusal.reason, now);
                 warn!(%slice, error = %refusal, "EndpointSlice refused");

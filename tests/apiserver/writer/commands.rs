@@ -9,7 +9,7 @@ use super::{HOME, WRITE_RIGHTS, copies, turn, wait_for_copies, writer};
 use crate::support::run;
 use crate::support::services::{Backend, flat_mirror, slice, workload};
 
-async fn command(kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
+pub(super) async fn command(kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tributary"));
     command
         .arg("writer")
@@ -80,6 +80,24 @@ fn plan_shows_a_difference_and_writes_nothing_and_cleanup_removes_only_ours() {
             text.contains("      - 10.60.62.1 ready zone za\n      + 10.60.62.2 ready zone za\n"),
             "{text}"
         );
+
+        // In full: where everything comes from, and what is not written.
+        let service = format!("--service={namespace}/web-east");
+        let account = command(&kubeconfig, &["plan", &name, &service]).await?;
+        let text = String::from_utf8(account.stdout)?;
+        for line in [
+            format!("  member {namespace}/web of cluster east: read\n"),
+            format!("    {namespace}/web-s1 is copied to web-east-east-"),
+        ] {
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        let ranges = "--endpoint-slices-pod-cidrs=east=10.9.0.0/16";
+        let account = command(&kubeconfig, &["plan", &name, &service, ranges]).await?;
+        let text = String::from_utf8(account.stdout)?;
+        let line = format!(
+            "    {namespace}/web-s1: 10.60.62.2 is not written: the address is outside of the ranges allowed for the cluster\n"
+        );
+        assert!(text.contains(&line), "{text}");
 
         let stranger = slice(namespace, "plain", &[Backend::ready("x", "10.50.62.1")]);
         bed.home.apply(&stranger).await?;

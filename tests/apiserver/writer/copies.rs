@@ -4,6 +4,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
+use super::scene::Scene;
 use super::{HOME, copies, turn, wait_for_copies, writer};
 use crate::support::services::{
     Backend, Condition, Local, federated, flat_mirror, slice, workload,
@@ -310,6 +311,77 @@ spec: {containers: [{name: destination, image: destination}]}
             .await?;
         wait_for_copies(&tributary, &bed.home, namespace, with).await?;
         bed.home.delete(destination).await?;
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn copies_leave_nothing_unsaid_whatever_their_source_leaves_out() {
+    run(async {
+        let scene = Scene::mirror("writer-unsaid", &[]).await?;
+        let (namespace, home, east) = (scene.namespace, &scene.bed.home, &scene.bed.east);
+        // The only port has no name, and neither protocol nor conditions are given.
+        for cluster in [east, home] {
+            let name = if cluster.name() == east.name() {
+                "web"
+            } else {
+                "web-east"
+            };
+            let ports = json!({"spec": {"ports": null}});
+            cluster.patch("Service", namespace, name, ports).await.ok();
+            let ports = json!({"spec": {"ports": [{"port": 80, "targetPort": 8080}]}});
+            cluster.patch("Service", namespace, name, ports).await?;
+        }
+        let source = |name: &str, family: &str, endpoints: serde_json::Value| {
+            json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {
+                    "name": name, "namespace": namespace,
+                    "labels": {"kubernetes.io/service-name": "web"},
+                },
+                "addressType": family,
+                "ports": [{"port": 8080}],
+                "endpoints": endpoints,
+            })
+            .to_string()
+        };
+        let bare = json!([{"addresses": ["10.60.76.1"]}, {"addresses": ["10.60.76.2"], "conditions": {"serving": false}}]);
+        east.apply(&source("web-s1", "IPv4", bare)).await?;
+        // No gateway is given host names: most ignore them, one refuses the whole Service.
+        let names = json!([{"addresses": ["web.example"]}]);
+        east.apply(&source("web-names", "FQDN", names)).await?;
+        let tributary = scene.writer(&[]).await?;
+        let written = scene
+            .until(
+                &tributary,
+                "web-east from east: =8080 | 10.60.76.1 ready serving, 10.60.76.2 ready",
+            )
+            .await?;
+        for slice in written.values() {
+            let slice = serde_json::to_value(slice)?;
+            for endpoint in slice["endpoints"].as_array().unwrap() {
+                for condition in ["ready", "serving", "terminating"] {
+                    assert!(endpoint["conditions"][condition].is_boolean(), "{slice}");
+                }
+                assert_eq!(endpoint["addresses"].as_array().map(Vec::len), Some(1));
+            }
+            for port in slice["ports"].as_array().unwrap() {
+                assert!(
+                    port["name"].is_string() && port["protocol"].is_string(),
+                    "{slice}"
+                );
+                assert!(port["port"].is_u64(), "{slice}");
+            }
+            let labels = slice["metadata"]["labels"].as_object().unwrap();
+            assert!(!labels.contains_key("multicluster.kubernetes.io/service-name"));
+        }
+        let fqdn = "tributary_writer_skipped_endpoints{reason=\"fqdn\"} 1";
+        wait_for("the host names to be counted", || async {
+            tributary.metrics().await.ok()?.contains(fqdn).then_some(())
+        })
+        .await?;
         tributary.terminate().await?;
         Ok(())
     });

@@ -2,33 +2,12 @@
 
 use serde_json::json;
 
-use super::{copies, turn, versions, wait_for_copies, writer};
+use super::scene::{Pair, Scene, one_ready};
+use super::{WRITE_RIGHTS, copies, turn, versions, wait_for_copies, writer};
 use crate::support::cluster::Cluster;
-use crate::support::fault_proxy::FaultProxy;
 use crate::support::link::{Link, unlink};
-use crate::support::services::{Backend, Local, federated, flat_mirror, node, slice, workload};
+use crate::support::services::{Backend, Local, federated, flat_mirror, slice, workload};
 use crate::support::{run, wait_for};
-
-/// A home cluster and one linked through a relay that can fail.
-struct Pair {
-    home: std::sync::Arc<Cluster>,
-    east: std::sync::Arc<Cluster>,
-    relay: FaultProxy,
-}
-
-impl Pair {
-    async fn start(names: [&str; 2]) -> anyhow::Result<Self> {
-        let [home, east] = Cluster::start_all(names).await?;
-        for cluster in [&home, &east] {
-            cluster.define_linkerd_kinds().await?;
-            cluster.apply(&node("n0", "za")).await?;
-        }
-        let relay = FaultProxy::start(east.address()).await?;
-        let link = Link::to(&east, "east").await?.through(relay.address());
-        link.store(&home).await?;
-        Ok(Self { home, east, relay })
-    }
-}
 
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
@@ -379,6 +358,124 @@ fn a_rolling_restart_costs_no_more_writes_than_its_slices_change() {
         .await?;
         let writes = super::applies(&bed.home).await? - asked;
         assert!(writes < 1.5, "{writes} writes for one change");
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn a_loss_goes_before_growth_that_waits() {
+    run(async {
+        let scene = Scene::empty("writer-overtakes").await?;
+        let (namespace, home, east) = (scene.namespace, &scene.bed.home, &scene.bed.east);
+        let count = 20;
+        let names: Vec<_> = (0..count).map(|number| format!("web{number:02}")).collect();
+        let ip = |number: usize, last: usize| format!("10.60.{}.{last}", 100 + number);
+        for (number, name) in names.iter().enumerate() {
+            let ips = [ip(number, 1), ip(number, 2)];
+            let backends = [
+                Backend::ready("web-1", &ips[0]),
+                Backend::ready("web-2", &ips[1]),
+            ];
+            east.apply(&workload(namespace, name, &backends)).await?;
+            home.apply(&flat_mirror(namespace, name, "east")).await?;
+        }
+        let first = scene.writer(&[]).await?;
+        wait_for("every copy", || async {
+            (scene.copies().await.ok()?.len() == count).then_some(())
+        })
+        .await?;
+        first.terminate().await?;
+        // Two writes a second: what grows has to queue.
+        let slow = [
+            "--endpoint-slices-write-qps=2",
+            "--endpoint-slices-write-burst=1",
+            "--endpoint-slices-workers=1",
+        ];
+        let tributary = scene.writer(&slow).await?;
+        tributary
+            .until_metric("tributary_writer_leader", 1.0)
+            .await?;
+        for (number, name) in names.iter().enumerate() {
+            let ips = [ip(number, 1), ip(number, 2), ip(number, 3)];
+            let backends = [
+                Backend::ready("web-1", &ips[0]),
+                Backend::ready("web-2", &ips[1]),
+                Backend::ready("web-3", &ips[2]),
+            ];
+            east.apply(&slice(namespace, name, &backends)).await?;
+        }
+        let sizes = || async {
+            let copies = scene.copies().await.ok()?;
+            let mut sizes = std::collections::BTreeMap::new();
+            for copy in copies.values() {
+                let labels = copy.metadata.labels.clone()?;
+                let service = labels.get("kubernetes.io/service-name")?.clone();
+                sizes.insert(service, copy.endpoints.len());
+            }
+            Some(sizes)
+        };
+        wait_for("growth to begin", || async {
+            sizes().await?.values().any(|size| *size == 3).then_some(())
+        })
+        .await?;
+        // The last in the queue loses one.
+        let last = count - 1;
+        let left = ip(last, 1);
+        east.apply(&slice(
+            namespace,
+            &names[last],
+            &[Backend::ready("web-1", &left)],
+        ))
+        .await?;
+        let service = format!("{}-east", names[last]);
+        let then = wait_for("the loss to be written", || async {
+            let sizes = sizes().await?;
+            (sizes[&service] == 1).then_some(sizes)
+        })
+        .await?;
+        let grown = then.values().filter(|size| **size == 3).count();
+        assert!(
+            grown < count - 1,
+            "the loss waited for all {grown} that grew"
+        );
+        tributary.terminate().await?;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn fc_rel_32_what_is_said_of_services_holds_up_no_endpoint() {
+    run(async {
+        let web = [Backend::ready("web-0", "10.60.78.1")];
+        let scene = Scene::mirror("writer-silent", &web).await?;
+        let (namespace, home, east) = (scene.namespace, &scene.bed.home, &scene.bed.east);
+        // Each of these has something to be said of it, again and again; and nothing may be said.
+        let rule =
+            "  - apiGroups: [events.k8s.io]\n    resources: [events]\n    verbs: [create, patch]\n";
+        assert!(WRITE_RIGHTS.contains(rule));
+        for number in 0..30 {
+            let name = format!("odd{number:02}");
+            east.apply(&workload(namespace, &name, &[])).await?;
+            let mirror = flat_mirror(namespace, &name, "east");
+            home.apply(&mirror.replace("port: 80,", "port: 81,"))
+                .await?;
+        }
+        let tributary = scene.writer(&[]).await?;
+        home.apply(&WRITE_RIGHTS.replace(rule, "")).await?;
+        for last in 1..=20 {
+            let ip = format!("10.60.78.{last}");
+            for number in (last..30).step_by(20) {
+                let label = json!({"metadata": {"annotations": {"turn": last.to_string()}}});
+                let name = format!("odd{number:02}-east");
+                home.patch("Service", namespace, &name, label).await?;
+            }
+            scene.list(&[Backend::ready("web-0", &ip)]).await?;
+            scene.until(&tributary, &one_ready(&ip)).await?;
+        }
+        home.apply(WRITE_RIGHTS).await?;
         tributary.terminate().await?;
         Ok(())
     });

@@ -10,10 +10,12 @@ use kube::api::Api;
 use kube::runtime::watcher::Event;
 use serde_json::json;
 
+use super::scene::{Scene, one_ready};
 use super::{OURS, applies, copies, turn, versions, wait_for_copies, writer};
 use crate::support::cluster::Cluster;
+use crate::support::link::Link;
 use crate::support::services::{Backend, flat_mirror, slice, workload};
-use crate::support::{run, wait_for};
+use crate::support::{note, run, wait_for};
 
 const LEASE: &str = "tributary-endpointslice-writer";
 
@@ -267,6 +269,108 @@ fn a_leader_killed_in_the_middle_is_followed_by_one_that_loses_nothing() {
             Vec::<String>::new(),
             "endpoints that were absent for a moment"
         );
+        Ok(())
+    });
+}
+
+/// What a second installation needs beside the rights of the first: the Secrets of its links, and a Lease, in its namespace.
+const SECOND_INSTALLATION: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: second, namespace: linkerd-second}
+rules:
+- {apiGroups: [''], resources: [secrets], verbs: [list, watch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: second, namespace: linkerd-second}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: second}
+subjects: [{kind: ServiceAccount, name: tributary, namespace: linkerd}]
+---
+";
+
+/// Counts how often each slice of ours in a namespace changes.
+async fn count_changes(
+    home: std::sync::Arc<Cluster>,
+    namespace: &'static str,
+    changes: std::sync::Arc<parking_lot::Mutex<BTreeMap<String, usize>>>,
+) {
+    let api: Api<EndpointSlice> = Api::namespaced(home.client(), namespace);
+    let config = kube::runtime::watcher::Config::default().labels(OURS);
+    let mut events = kube::runtime::watcher(api, config).boxed();
+    while let Some(event) = events.next().await {
+        if let Ok(Event::Apply(slice)) = event {
+            *changes.lock().entry(slice.name_any()).or_default() += 1;
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn two_that_lead_at_once_write_the_same_and_where_they_differ_the_fight_ends() {
+    run(async {
+        let web = [Backend::ready("web-0", "10.60.75.1")];
+        let scene = Scene::mirror("writer-overlap", &web).await?;
+        let (namespace, home) = (scene.namespace, &scene.bed.home);
+        home.apply(SECOND_INSTALLATION).await?;
+        let mut secret = Link::to(&scene.bed.east, "east").await?.to_json();
+        secret["metadata"]["namespace"] = json!("linkerd-second");
+        home.apply(&secret.to_string()).await?;
+        // Each has a Lease of its own, so that nothing keeps the one from doing what the other does.
+        let first = scene.writer(&[]).await?;
+        scene.until(&first, &one_ready("10.60.75.1")).await?;
+        let elsewhere = "--controller-namespace=linkerd-second";
+        let second = scene.writer(&[elsewhere]).await?;
+        second.until_metric("tributary_writer_leader", 1.0).await?;
+        first.until_metric("tributary_writer_leader", 1.0).await?;
+        let changes = std::sync::Arc::new(parking_lot::Mutex::new(BTreeMap::new()));
+        let mut counting = tokio::task::JoinSet::new();
+        counting.spawn(count_changes(home.clone(), namespace, changes.clone()));
+        let asked = applies(home).await?;
+        for last in 2..=6 {
+            let ip = format!("10.60.75.{last}");
+            scene.list(&[Backend::ready("web-0", &ip)]).await?;
+            scene.until(&first, &one_ready(&ip)).await?;
+        }
+        // Both have written, and what the later one wrote changed nothing.
+        wait_for("the changes to be counted", || async {
+            (changes.lock().values().sum::<usize>() >= 5).then_some(())
+        })
+        .await?;
+        note(&format!(
+            "two leaders at once, 5 changes: {} requests, {:?} versions",
+            applies(home).await? - asked,
+            changes.lock()
+        ));
+        assert_eq!(changes.lock().values().sum::<usize>(), 5, "{changes:?}");
+        second.terminate().await?;
+
+        // One of another mind: each finds its own undone, and lets go of it.
+        let second = scene
+            .writer(&[elsewhere, "--endpoint-slices-zones=drop"])
+            .await?;
+        wait_for("an Event about the fight", || async {
+            let events: Api<k8s_openapi::api::events::v1::Event> =
+                Api::namespaced(home.client(), namespace);
+            let events = events.list(&kube::api::ListParams::default()).await.ok()?;
+            let found = events
+                .items
+                .iter()
+                .any(|event| event.reason.as_deref() == Some("Contested"));
+            found.then_some(())
+        })
+        .await?;
+        // A fight without end would be hundreds of versions by now: a write every few milliseconds.
+        let fought: usize = changes.lock().values().sum::<usize>() - 5;
+        assert!(fought <= 14, "{fought} versions in the fight");
+        first.terminate().await?;
+        second.terminate().await?;
+        // Whoever is left alone is right.
+        let first = scene.writer(&[]).await?;
+        scene.until(&first, &one_ready("10.60.75.6")).await?;
+        first.terminate().await?;
+        home.delete(SECOND_INSTALLATION).await?;
         Ok(())
     });
 }

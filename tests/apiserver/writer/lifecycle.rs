@@ -4,30 +4,19 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
-use super::{HOME, WRITE_RIGHTS, copies, turn, wait_for_copies, writer};
+use super::scene::{Pair, one_ready};
+use super::{HOME, WRITE_RIGHTS, copies, turn, versions, wait_for_copies, writer};
 use crate::support::cluster::Cluster;
-use crate::support::link::link;
-use crate::support::services::{Backend, flat_mirror, node, slice, workload};
+use crate::support::link::{link, unlink};
+use crate::support::services::{Backend, flat_mirror, slice, workload};
 use crate::support::tributary::Tributary;
 use crate::support::{run, wait_for};
-
-/// A home cluster with the controllers that clean up, and one linked to it.
-async fn pair(names: [&str; 2]) -> anyhow::Result<[std::sync::Arc<Cluster>; 2]> {
-    let [home, east] = Cluster::start_all(names).await?;
-    for cluster in [&home, &east] {
-        cluster.define_linkerd_kinds().await?;
-        cluster.apply(&node("n0", "za")).await?;
-    }
-    home.start_controller_manager()?;
-    link(&home, &east, "east").await?;
-    Ok([home, east])
-}
 
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn copies_go_with_their_service_and_come_back_with_it() {
     run(async {
-        let [home, east] = pair(["writer-gc-home", "writer-gc-east"]).await?;
+        let [home, east] = Pair::with_controllers(["writer-gc-home", "writer-gc-east"]).await?;
         let namespace = "shop";
         let mirror = flat_mirror(namespace, "web", "east");
         let web = [Backend::ready("web-0", "10.60.51.1")];
@@ -97,7 +86,8 @@ fn copies_go_with_their_service_and_come_back_with_it() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn copies_go_with_their_namespace_and_come_back_with_it() {
     run(async {
-        let [home, east] = pair(["writer-namespace-home", "writer-namespace-east"]).await?;
+        let [home, east] =
+            Pair::with_controllers(["writer-namespace-home", "writer-namespace-east"]).await?;
         let namespace = "shop";
         let mirror = flat_mirror(namespace, "web", "east");
         let web = [Backend::ready("web-0", "10.60.51.1")];
@@ -247,4 +237,104 @@ fn a_right_that_was_taken_away_and_given_back_heals() {
         tributary.terminate().await?;
         Ok(())
     });
+}
+
+/// One of the ways in which it can end.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// The link is cut.
+    Unlink,
+    /// The mirror is deleted.
+    DeleteMirror,
+    /// The writer is told to remove everything, and to write nothing any more.
+    TurnOff,
+    /// Everything is removed from outside, and then the rights are.
+    Uninstall,
+}
+
+#[test]
+#[ignore = "needs kube-apiserver: scripts/test apiserver"]
+fn in_whatever_order_it_ends_nothing_of_ours_is_left_and_nothing_of_others_touched() {
+    run(async {
+        let names = ["writer-ends-home", "writer-ends-east"];
+        let [home, east] = Pair::with_controllers(names).await?;
+        let namespace = "shop";
+        let web = [Backend::ready("web-0", "10.60.79.1")];
+        east.apply(&workload(namespace, "web", &web)).await?;
+        let theirs = [
+            slice(namespace, "plain", &[Backend::ready("x", "10.50.79.1")]),
+            slice(
+                namespace,
+                "web-east-too",
+                &[Backend::ready("y", "10.50.79.2")],
+            )
+            .replace("endpointslice-controller.k8s.io", "somebody.example"),
+        ];
+        home.apply(&theirs.concat()).await?;
+        let all = || async { anyhow::Ok(versions(&super::slices(&home, namespace, "").await?)) };
+        let before = all().await?;
+        assert_eq!(before.len(), 2);
+        let mirror = flat_mirror(namespace, "web", "east");
+        for order in [
+            [End::Unlink, End::DeleteMirror, End::TurnOff],
+            [End::Unlink, End::TurnOff, End::DeleteMirror],
+            [End::DeleteMirror, End::Unlink, End::Uninstall],
+            [End::DeleteMirror, End::TurnOff, End::Unlink],
+            [End::TurnOff, End::Unlink, End::DeleteMirror],
+            [End::Uninstall, End::DeleteMirror, End::Unlink],
+        ] {
+            link(&home, &east, "east").await?;
+            home.apply(&mirror).await?;
+            let mut tributary = Some(writer(&home, namespace, &[]).await?);
+            let running = tributary.as_ref().unwrap();
+            wait_for_copies(running, &home, namespace, &one_ready("10.60.79.1")).await?;
+            for end in order {
+                end.come(&home, namespace, &mut tributary).await?;
+            }
+            wait_for(&format!("nothing to be left after {order:?}"), || async {
+                (all().await.ok()? == before).then_some(())
+            })
+            .await?;
+            if let Some(running) = tributary {
+                running.terminate().await?;
+            }
+        }
+        Ok(())
+    });
+}
+
+impl End {
+    async fn come(
+        self,
+        home: &Cluster,
+        namespace: &str,
+        tributary: &mut Option<Tributary>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Unlink => unlink(home, "east").await,
+            Self::DeleteMirror => home.delete(&flat_mirror(namespace, "web", "east")).await,
+            Self::TurnOff => {
+                if let Some(running) = tributary.take() {
+                    running.terminate().await?;
+                }
+                let removing = writer(home, namespace, &["--endpoint-slices=remove"]).await?;
+                removing
+                    .until_metric("tributary_writer_leader", 1.0)
+                    .await?;
+                wait_for_copies(&removing, home, namespace, "").await?;
+                removing.terminate().await?;
+                Ok(())
+            }
+            Self::Uninstall => {
+                if let Some(running) = tributary.take() {
+                    running.terminate().await?;
+                }
+                let access = home.home_access().await?;
+                let kubeconfig = home.write_file("uninstall.kubeconfig", &access.to_yaml())?;
+                let cleaned = super::commands::command(&kubeconfig, &["cleanup", "--yes"]).await?;
+                assert_eq!(cleaned.status.code(), Some(0), "{cleaned:?}");
+                home.delete(WRITE_RIGHTS).await
+            }
+        }
+    }
 }

@@ -9,17 +9,18 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, PostParams};
+use linkerd2_proxy_api::destination::DestinationProfile;
 use serde_json::{Value, json};
 
 use super::{WRITE_RIGHTS, describe, slices, turn};
 use crate::support::cluster::Cluster;
 use crate::support::services::authority;
+use crate::support::subscription::Endpoint;
 use crate::support::tributary::Tributary;
 use crate::support::{run, wait_for};
 
 /// The label by which slices of Linkerd's controller are found, and its value.
-const THEIRS: &str =
-    "endpointslice.kubernetes.io/managed-by=linkerd-external-workloads-controller";
+const THEIRS: &str = "endpointslice.kubernetes.io/managed-by=linkerd-external-workloads-controller";
 const LEASE: &str = "linkerd-destination-endpoint-write";
 
 /// A Service that selects ExternalWorkloads, whose port 80 leads to their port `web`.
@@ -77,8 +78,10 @@ fn fc_sec_04_a_service_has_external_workloads_of_its_own_namespace_only() {
         let home = &turn.bed.home;
         let (namespace, other) = ("writer-workloads", "writer-workloads-2");
         home.apply(&service(namespace)).await?;
-        home.apply(&workload(namespace, "vm-0", "10.50.70.1", true)).await?;
-        home.apply(&workload(other, "vm-9", "10.50.70.9", true)).await?;
+        home.apply(&workload(namespace, "vm-0", "10.50.70.1", true))
+            .await?;
+        home.apply(&workload(other, "vm-9", "10.50.70.9", true))
+            .await?;
         let tributary = writer(home).await?;
         let line = |endpoints: &str| format!("vm from ?: http=8080 | {endpoints}");
         let first = "10.50.70.1 ready serving zone:za target:vm-0";
@@ -93,7 +96,10 @@ fn fc_sec_04_a_service_has_external_workloads_of_its_own_namespace_only() {
         });
         assert_eq!(slice["metadata"]["labels"], labels);
         let owner = &slice["metadata"]["ownerReferences"][0];
-        assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Service"), &json!(true)));
+        assert_eq!(
+            (&owner["kind"], &owner["controller"]),
+            (&json!("Service"), &json!(true))
+        );
         let target = &slice["endpoints"][0]["targetRef"];
         let workloads = home.api("ExternalWorkload", namespace).await?;
         let uid = workloads.get("vm-0").await?.metadata.uid;
@@ -106,12 +112,17 @@ fn fc_sec_04_a_service_has_external_workloads_of_its_own_namespace_only() {
         assert_eq!(identity, Some("spiffe://root.linkerd.cluster.local/vm-0"));
 
         // One more that is not ready, which becomes ready, and goes.
-        home.apply(&workload(namespace, "vm-1", "10.50.70.2", false)).await?;
+        home.apply(&workload(namespace, "vm-1", "10.50.70.2", false))
+            .await?;
         let second = format!("{first}, 10.50.70.2 zone:za target:vm-1");
         until_slices(&tributary, home, namespace, &line(&second)).await?;
-        home.apply(&workload(namespace, "vm-1", "10.50.70.2", true)).await?;
-        stream.wait_for_exactly(&["10.50.70.1:8080", "10.50.70.2:8080"]).await;
-        home.delete_object("ExternalWorkload", namespace, "vm-0").await?;
+        home.apply(&workload(namespace, "vm-1", "10.50.70.2", true))
+            .await?;
+        stream
+            .wait_for_exactly(&["10.50.70.1:8080", "10.50.70.2:8080"])
+            .await;
+        home.delete_object("ExternalWorkload", namespace, "vm-0")
+            .await?;
         stream.wait_for_exactly(&["10.50.70.2:8080"]).await;
         // A label of the Service goes with it.
         let label = json!({"metadata": {"labels": {"team": null, "tier": "front"}}});
@@ -126,12 +137,17 @@ fn fc_sec_04_a_service_has_external_workloads_of_its_own_namespace_only() {
             follows.then_some(())
         })
         .await?;
-        assert!(written.contains_key(name), "it is the same slice throughout");
-        home.delete_object("ExternalWorkload", namespace, "vm-1").await?;
+        assert!(
+            written.contains_key(name),
+            "it is the same slice throughout"
+        );
+        home.delete_object("ExternalWorkload", namespace, "vm-1")
+            .await?;
         until_slices(&tributary, home, namespace, "").await?;
         // The other namespace has no Service, and never had a slice.
         assert!(slices(home, other, THEIRS).await?.is_empty());
-        home.delete_object("ExternalWorkload", other, "vm-9").await?;
+        home.delete_object("ExternalWorkload", other, "vm-9")
+            .await?;
         tributary.terminate().await?;
         Ok(())
     });
@@ -193,9 +209,15 @@ fn slices_that_linkerds_controller_made_are_gone_on_with_once_its_lease_is_free(
             }));
         }
         // Two slices, as after a history of its own; one endpoint is out of date.
-        endpoints[2]["conditions"] = json!({"ready": false, "serving": false, "terminating": false});
+        endpoints[2]["conditions"] =
+            json!({"ready": false, "serving": false, "terminating": false});
         let last = json!([endpoints.pop()]);
-        let one = made_by_linkerd(home, namespace, "linkerd-external-vm-x7k2p", json!(endpoints));
+        let one = made_by_linkerd(
+            home,
+            namespace,
+            "linkerd-external-vm-x7k2p",
+            json!(endpoints),
+        );
         let (one, two) = (
             one.await?,
             made_by_linkerd(home, namespace, "linkerd-external-vm-9qwlm", last).await?,
@@ -219,20 +241,29 @@ fn slices_that_linkerds_controller_made_are_gone_on_with_once_its_lease_is_free(
         }
         leases.create(&PostParams::default(), &held).await?;
         let tributary = writer(home).await?;
-        home.apply(&workload(namespace, "vm-3", "10.50.71.4", true)).await?;
+        home.apply(&workload(namespace, "vm-3", "10.50.71.4", true))
+            .await?;
         // It is known to the index, and written by nobody.
-        let api = "tributary_cluster_objects{cluster=\"home\",kind=\"externalworkloads\"}";
-        wait_for("the workload to be known", || async {
-            let metrics = tributary.metrics().await.ok()?;
-            let count = metrics.lines().find_map(|line| line.strip_prefix(api));
-            (count?.trim().parse::<u32>().ok()? >= 4).then_some(())
-        })
-        .await?;
-        assert!(tributary.metric("tributary_writer_workload_leader").await?.abs() < 0.5);
+        let profile = tributary.get_profile("10.50.71.4:8080", "");
+        let names_it = |profile: &DestinationProfile| {
+            let endpoint = Endpoint::of_profile(profile);
+            endpoint.is_some_and(|(_, endpoint)| endpoint.identity().is_some())
+        };
+        profile.wait_for("the workload to be known", names_it).await;
+        assert!(
+            tributary
+                .metric("tributary_writer_workload_leader")
+                .await?
+                .abs()
+                < 0.5
+        );
         let versions = super::versions(&slices(home, namespace, THEIRS).await?);
         assert_eq!(versions.len(), 2);
         for slice in [&one, &two] {
-            let known = (slice.metadata.name.clone().unwrap(), slice.metadata.resource_version.clone());
+            let known = (
+                slice.metadata.name.clone().unwrap(),
+                slice.metadata.resource_version.clone(),
+            );
             assert!(versions.contains(&known), "{known:?} in {versions:?}");
         }
 
@@ -245,7 +276,12 @@ fn slices_that_linkerds_controller_made_are_gone_on_with_once_its_lease_is_free(
         let written = until_slices(&tributary, home, namespace, &expected).await?;
         for slice in [&one, &two] {
             let there = &written[slice.metadata.name.as_ref().unwrap()];
-            assert_eq!(there.metadata.uid, slice.metadata.uid, "{}", describe(&written));
+            assert_eq!(
+                there.metadata.uid,
+                slice.metadata.uid,
+                "{}",
+                describe(&written)
+            );
         }
         let untouched = &written["linkerd-external-vm-x7k2p"];
         assert_eq!(
@@ -253,11 +289,16 @@ fn slices_that_linkerds_controller_made_are_gone_on_with_once_its_lease_is_free(
             "what is right is not even written"
         );
         for number in 0..4 {
-            home.delete_object("ExternalWorkload", namespace, &format!("vm-{number}")).await?;
+            home.delete_object("ExternalWorkload", namespace, &format!("vm-{number}"))
+                .await?;
         }
         until_slices(&tributary, home, namespace, "").await?;
         tributary.terminate().await?;
-        let lease = leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity);
+        let lease = leases
+            .get(LEASE)
+            .await?
+            .spec
+            .and_then(|spec| spec.holder_identity);
         assert_eq!(lease.as_deref(), Some(""), "given up");
         Ok(())
     });

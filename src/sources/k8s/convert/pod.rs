@@ -15,7 +15,6 @@ const SKIP_INBOUND_PORTS: &str = "config.linkerd.io/skip-inbound-ports";
 
 pub(super) fn facts(pod: &Pod, warnings: &mut Vec<Warning>) -> PodFacts {
     PodFacts {
-        uid: pod.metadata.uid.as_str().into(),
         ips: ips(&pod.status.pod_ips, pod.status.pod_ip.as_deref(), warnings),
         phase: match pod.status.phase.as_deref() {
             Some("Running") => PodPhase::Running,

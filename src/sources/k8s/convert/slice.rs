@@ -21,28 +21,31 @@ const EXTERNAL_WORKLOAD: &str = "ExternalWorkload";
 /// Kinds of target that an endpoint can have.
 const TARGETS: &[&str] = &[POD, EXTERNAL_WORKLOAD];
 
-/// What a slice says; `None` if it belongs to no Service, lists host names, or is one that we wrote.
+/// What a slice says; `None` if it belongs to no Service, or is one that we wrote. Host names are not listed.
 pub(super) fn facts(slice: &EndpointSlice, warnings: &mut Vec<Warning>) -> Option<SliceFacts> {
     let metadata = &slice.metadata;
-    if slice.address_type == "FQDN" || metadata.labels.managed_by.as_deref() == Some(OUR_MANAGED_BY)
-    {
+    if metadata.labels.managed_by.as_deref() == Some(OUR_MANAGED_BY) {
         return None;
     }
+    let family = match slice.address_type.as_str() {
+        "IPv6" => AddressFamily::V6,
+        "FQDN" => AddressFamily::Fqdn,
+        _ => AddressFamily::V4,
+    };
     let service = owning_service(metadata)?;
     let ports = ports(&slice.ports, warnings);
     let mut endpoints = Vec::with_capacity(slice.endpoints.len());
-    for entry in &slice.endpoints {
-        endpoint(entry, &mut endpoints, warnings);
+    if family != AddressFamily::Fqdn {
+        for entry in &slice.endpoints {
+            endpoint(entry, &mut endpoints, warnings);
+        }
     }
     Some(SliceFacts {
         service,
         ports,
         endpoints: endpoints.into(),
         mirror: mirror(metadata).map(Box::new),
-        family: match slice.address_type.as_str() {
-            "IPv6" => AddressFamily::V6,
-            _ => AddressFamily::V4,
-        },
+        family,
         origin: origin(metadata),
     })
 }

@@ -268,11 +268,11 @@ fn a_slice_belongs_to_the_service_of_its_label_else_of_its_owner() {
 }
 
 #[test]
-fn slices_of_host_names_and_our_own_take_no_part() {
+fn slices_of_host_names_list_nothing_and_our_own_take_no_part() {
     check(
         Kind::EndpointSlice,
         "{metadata: {name: s, labels: {kubernetes.io/service-name: web}}, addressType: FQDN, endpoints: [{addresses: [a.example]}]}",
-        "takes no part",
+        "/s of web",
     );
     check(
         Kind::EndpointSlice,
