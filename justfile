@@ -28,10 +28,13 @@ deps:
 e2e:
     scripts/test apiserver observed grpcurl clients
 
-# What the index costs, and what it costs to tell many streams of a change.
-bench:
-    cargo bench --locked --bench index
-    cargo bench --locked --bench fanout
+# What everything costs, as ratios; with figures for programs in target/bench.json.
+bench *arguments:
+    cargo bench --locked --bench cost -- --json target/bench.json {{arguments}}
+
+# Half an hour of churn, reconnects and clients that do not read.
+soak minutes="30":
+    scripts/soak {{minutes}}
 
 # Licences, duplicates and sources of dependencies.
 deny:

@@ -135,13 +135,6 @@ pub fn put_frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &
     out.extend_from_slice(payload);
 }
 
-/// Appends a message as DATA frames that any peer takes.
-pub fn put_data(out: &mut Vec<u8>, stream: u32, bytes: &[u8]) {
-    for chunk in bytes.chunks(PAYLOAD_MAX) {
-        put_frame(out, DATA, 0, stream, chunk);
-    }
-}
-
 /// Appends SETTINGS with one setting.
 pub fn put_setting(out: &mut Vec<u8>, setting: u16, value: u32) {
     let mut payload = setting.to_be_bytes().to_vec();

@@ -10,6 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::http2::{self, Piece, Reader};
+use crate::question::service_in;
 
 const LISTENER: Token = Token(usize::MAX);
 const STDIN: Token = Token(usize::MAX - 1);
@@ -25,15 +26,32 @@ struct Connection {
 struct State {
     outgoing: Vec<u8>,
     written: usize,
-    streams: Vec<u32>,
+    streams: Vec<Stream>,
     /// What the client lets us send.
     window: i64,
+    /// What it lets us send on a stream at first.
+    window_of_streams: i64,
     consumed: u32,
-    /// Streams that are still to be told, and what.
-    waiting: Vec<(u32, usize)>,
+    /// What is still to be said, in order.
+    waiting: Vec<Waiting>,
 }
 
-/// Serves on a free port, which it prints, until stdin closes. A line on stdin sends the second message to all.
+struct Stream {
+    service: u32,
+    window: i64,
+}
+
+struct Waiting {
+    /// Place of the stream.
+    stream: usize,
+    /// Number of the message.
+    message: usize,
+    /// Bytes of it that have been sent.
+    sent: usize,
+}
+
+/// Serves on a free port, which it prints, until stdin closes. A line on stdin is the number of a Service: all streams about that one are
+/// sent the second message.
 pub fn serve(messages: &Path) -> Result<()> {
     let messages = [
         std::fs::read(messages.join("first"))?,
@@ -50,6 +68,7 @@ pub fn serve(messages: &Path) -> Result<()> {
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     let mut connections = HashMap::new();
     let mut buffer = vec![0; 1 << 16];
+    let mut services = Numbers::default();
     let mut next = 0;
     loop {
         poll.poll(&mut events, None)?;
@@ -66,15 +85,14 @@ pub fn serve(messages: &Path) -> Result<()> {
                     }
                 }
                 STDIN => {
-                    if std::io::stdin().read(&mut buffer)? == 0 {
+                    let len = std::io::stdin().read(&mut buffer)?;
+                    if len == 0 {
                         return Ok(());
                     }
+                    let services = services.read(&buffer[..len]);
                     #[expect(clippy::iter_over_hash_type, reason = "in any order")]
                     for connection in connections.values_mut() {
-                        let state = &mut connection.state;
-                        state
-                            .waiting
-                            .extend(state.streams.iter().map(|stream| (*stream, 1)));
+                        connection.state.tell(&services);
                         connection.write(&messages);
                     }
                 }
@@ -93,12 +111,17 @@ pub fn serve(messages: &Path) -> Result<()> {
     }
 }
 
+/// Reads numbers, each on a line of its own, wherever reads have cut them.
+#[derive(Default)]
+struct Numbers(u32);
+
 // === impl Connection ===
 
 impl Connection {
     fn new(socket: TcpStream) -> Self {
         let mut state = State {
             window: i64::from(http2::WINDOW_DEFAULT),
+            window_of_streams: i64::from(http2::WINDOW_DEFAULT),
             ..State::default()
         };
         http2::put_setting(&mut state.outgoing, http2::MAX_CONCURRENT_STREAMS, 100_000);
@@ -149,7 +172,15 @@ impl State {
     fn take(&mut self, piece: &Piece<'_>, headers: &[u8]) {
         let out = &mut self.outgoing;
         match piece {
-            Piece::Data(_, bytes) => {
+            Piece::Data(stream, bytes) => {
+                // All of a question comes in one piece, or the bench fails.
+                if let Some(service) = service_in(bytes) {
+                    self.streams.push(Stream {
+                        service,
+                        window: self.window_of_streams,
+                    });
+                    assert_eq!(*stream as usize, self.streams.len() * 2 - 1);
+                }
                 self.consumed += u32::try_from(bytes.len()).unwrap_or(0);
                 if self.consumed >= http2::WINDOW_DEFAULT / 2 {
                     http2::put_window(out, 0, self.consumed);
@@ -157,8 +188,11 @@ impl State {
                 }
             }
             Piece::DataEnd(head) if head.has(http2::END_STREAM) => {
-                self.streams.push(head.stream);
-                self.waiting.push((head.stream, 0));
+                self.waiting.push(Waiting {
+                    stream: head.stream as usize / 2,
+                    message: 0,
+                    sent: 0,
+                });
                 http2::put_frame(
                     out,
                     http2::HEADERS,
@@ -170,28 +204,78 @@ impl State {
             Piece::DataEnd(_) => {}
             Piece::Frame(head, payload) => match head.kind {
                 http2::SETTINGS if !head.has(http2::ACK) => {
+                    for (setting, value) in http2::settings(payload) {
+                        if setting == http2::INITIAL_WINDOW_SIZE {
+                            self.window_of_streams = value.into();
+                        }
+                    }
                     http2::put_frame(out, http2::SETTINGS, http2::ACK, 0, &[]);
                 }
                 http2::WINDOW_UPDATE if head.stream == 0 => {
                     self.window += http2::increment(payload);
+                }
+                http2::WINDOW_UPDATE => {
+                    if let Some(stream) = self.streams.get_mut(head.stream as usize / 2) {
+                        stream.window += http2::increment(payload);
+                    }
                 }
                 _ => {}
             },
         }
     }
 
-    fn fill(&mut self, messages: &[Vec<u8>]) {
-        let mut told = 0;
-        for (stream, number) in &self.waiting {
-            let message = &messages[*number];
-            let cost = i64::try_from(message.len()).unwrap_or(i64::MAX);
-            if cost > self.window {
-                break;
+    /// Something has changed about some Services.
+    fn tell(&mut self, services: &[u32]) {
+        for (number, stream) in self.streams.iter().enumerate() {
+            for _ in services.iter().filter(|one| **one == stream.service) {
+                self.waiting.push(Waiting {
+                    stream: number,
+                    message: 1,
+                    sent: 0,
+                });
             }
-            self.window -= cost;
-            http2::put_data(&mut self.outgoing, *stream, message);
-            told += 1;
         }
-        self.waiting.drain(..told);
+    }
+
+    fn fill(&mut self, messages: &[Vec<u8>]) {
+        let (out, window) = (&mut self.outgoing, &mut self.window);
+        let streams = &mut self.streams;
+        self.waiting.retain_mut(|waiting| {
+            let message = &messages[waiting.message];
+            let stream = &mut streams[waiting.stream];
+            let id = u32::try_from(waiting.stream * 2 + 1).unwrap_or(u32::MAX);
+            while waiting.sent < message.len() {
+                let allowed = stream.window.min(*window);
+                let allowed = usize::try_from(allowed).unwrap_or(0);
+                let rest = &message[waiting.sent..];
+                let len = rest.len().min(allowed).min(http2::PAYLOAD_MAX);
+                if len == 0 {
+                    return true;
+                }
+                http2::put_frame(out, http2::DATA, 0, id, &rest[..len]);
+                let cost = i64::try_from(len).unwrap_or(i64::MAX);
+                *window -= cost;
+                stream.window -= cost;
+                waiting.sent += len;
+            }
+            false
+        });
+    }
+}
+
+// === impl Numbers ===
+
+impl Numbers {
+    /// The numbers on the lines that are complete now.
+    fn read(&mut self, bytes: &[u8]) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        for byte in bytes {
+            if byte.is_ascii_digit() {
+                self.0 = self.0 * 10 + u32::from(byte - b'0');
+            } else {
+                numbers.push(std::mem::take(&mut self.0));
+            }
+        }
+        numbers
     }
 }

@@ -1,5 +1,6 @@
 //! The shape to beat: a queue of 100 events per stream, and every event translated and encoded for each stream.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use crate::manifests::{ENDPOINTS, NAMESPACE, SERVICE};
+use crate::cluster::{NAMESPACE, service_name};
+use crate::question::service_in;
 
 const QUEUE: usize = 100;
 
@@ -25,6 +27,7 @@ type Updates = Pin<Box<dyn Stream<Item = Result<Update, Status>> + Send>>;
 
 /// What a watcher would hand to each of its listeners.
 struct Event {
+    service: u32,
     endpoints: Vec<Endpoint>,
 }
 
@@ -34,18 +37,25 @@ struct Endpoint {
     zone: String,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Naive {
-    streams: Arc<Mutex<Vec<mpsc::Sender<Arc<Event>>>>>,
+    /// Endpoints of each Service.
+    endpoints: u32,
+    /// By Service.
+    streams: Arc<Mutex<HashMap<u32, Vec<mpsc::Sender<Arc<Event>>>>>>,
 }
 
-/// Serves on a free port, which it prints, until stdin closes. A line on stdin is a change.
-pub fn serve() -> Result<()> {
+/// Serves on a free port, which it prints, until stdin closes. A line on stdin is the number of a Service, of which so many endpoints
+/// have changed.
+pub fn serve(endpoints: u32, changed: u32) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let naive = Naive::default();
+        let naive = Naive {
+            endpoints,
+            streams: Arc::default(),
+        };
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
         let incoming =
@@ -54,34 +64,44 @@ pub fn serve() -> Result<()> {
             .max_concurrent_streams(Some(100_000))
             .add_service(DestinationServer::new(naive.clone()))
             .serve_with_incoming(incoming);
-        let changes = async {
-            let line = || std::io::stdin().read_line(&mut String::new());
-            while let Ok(Ok(1..)) = tokio::task::spawn_blocking(line).await {
-                let event = Arc::new(Event {
-                    endpoints: vec![endpoint(0)],
-                });
-                for stream in naive.streams.lock().iter() {
-                    stream.try_send(Arc::clone(&event)).ok();
+        std::thread::spawn({
+            let naive = naive.clone();
+            move || {
+                for line in std::io::stdin().lines().map_while(Result::ok) {
+                    naive.change(line.parse().unwrap_or(0), changed);
                 }
+                std::process::exit(0);
             }
-        };
-        tokio::select! {
-            served = serving => served?,
-            () = changes => {}
-        }
-        Ok(())
+        });
+        Ok(serving.await?)
     })
 }
 
-fn endpoint(number: u32) -> Endpoint {
+// === impl Naive ===
+
+impl Naive {
+    fn change(&self, service: u32, changed: u32) {
+        let endpoints = (0..changed).map(|number| endpoint(service, number));
+        let event = Arc::new(Event {
+            service,
+            endpoints: endpoints.collect(),
+        });
+        for stream in self.streams.lock().entry(service).or_default().iter() {
+            stream.try_send(Arc::clone(&event)).ok();
+        }
+    }
+}
+
+fn endpoint(service: u32, number: u32) -> Endpoint {
     Endpoint {
-        ip: 0x0a2a_0000 + number,
-        pod: format!("{SERVICE}-{number}"),
+        ip: 0x0a2a_0000 + service * 1024 + number,
+        pod: format!("{}-{number}", service_name(service)),
         zone: format!("zone-{}", number % 3),
     }
 }
 
 fn translate(event: &Event) -> Update {
+    let service = service_name(event.service);
     let addrs = event.endpoints.iter().map(|endpoint| {
         let labels = [
             ("pod", endpoint.pod.clone()),
@@ -103,7 +123,7 @@ fn translate(event: &Event) -> Update {
                 strategy: Some(tls_identity::Strategy::DnsLikeIdentity(
                     tls_identity::DnsLikeIdentity {
                         name: format!(
-                            "{SERVICE}.{NAMESPACE}.serviceaccount.identity.linkerd.cluster.local"
+                            "{service}.{NAMESPACE}.serviceaccount.identity.linkerd.cluster.local"
                         ),
                     },
                 )),
@@ -116,7 +136,7 @@ fn translate(event: &Event) -> Update {
             ..WeightedAddr::default()
         }
     });
-    let labels = [("namespace", NAMESPACE), ("service", SERVICE)];
+    let labels = [("namespace", NAMESPACE), ("service", &service)];
     Update {
         update: Some(update::Update::Add(WeightedAddrSet {
             addrs: addrs.collect(),
@@ -133,13 +153,18 @@ impl Destination for Naive {
     type GetStream = Updates;
     type GetProfileStream = Pin<Box<dyn Stream<Item = Result<DestinationProfile, Status>> + Send>>;
 
-    async fn get(&self, _: Request<GetDestination>) -> Result<Response<Updates>, Status> {
+    async fn get(&self, question: Request<GetDestination>) -> Result<Response<Updates>, Status> {
+        let service = service_in(question.get_ref().path.as_bytes())
+            .ok_or_else(|| Status::not_found("no such Service"))?;
         let (sender, receiver) = mpsc::channel(QUEUE);
         let event = Event {
-            endpoints: (0..ENDPOINTS).map(endpoint).collect(),
+            service,
+            endpoints: (0..self.endpoints)
+                .map(|number| endpoint(service, number))
+                .collect(),
         };
         sender.try_send(Arc::new(event)).ok();
-        self.streams.lock().push(sender);
+        self.streams.lock().entry(service).or_default().push(sender);
         let updates = ReceiverStream::new(receiver).map(|event| Ok(translate(&event)));
         Ok(Response::new(Box::pin(updates)))
     }

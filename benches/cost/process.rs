@@ -1,0 +1,111 @@
+//! Processes on a core of their own, and what they use.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Where what is measured runs.
+const SERVER_CORE: usize = 0;
+/// Where the client runs, and everything else of the bench.
+const CLIENT_CORE: usize = 1;
+
+/// A process that ends with this value.
+pub struct Process(Child);
+
+// === impl Process ===
+
+impl Process {
+    pub fn start(command: &mut Command) -> Result<Self> {
+        // Children run where the thread that starts them runs.
+        pin(SERVER_CORE)?;
+        let child = command.spawn();
+        pin_client()?;
+        Ok(Self(child?))
+    }
+
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.0
+    }
+
+    /// Fails if it has ended by itself.
+    pub fn ensure_running(&mut self) -> Result<()> {
+        let ended = self.0.try_wait()?;
+        ensure!(ended.is_none(), "the server has ended: {ended:?}");
+        Ok(())
+    }
+
+    /// Processor time of all its threads.
+    pub fn cpu(&self) -> Result<Duration> {
+        let mut nanoseconds = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.0.id()))? {
+            // Threads may end between the two looks; those that do any work do not.
+            let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
+                continue;
+            };
+            let first = text.split_whitespace().next().context("empty schedstat")?;
+            nanoseconds += first.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+
+    /// Resident memory, in bytes.
+    pub fn resident(&self) -> Result<f64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most that has been resident since [`Self::forget_peak`], in bytes.
+    pub fn peak(&self) -> Result<f64> {
+        self.status("VmHWM:")
+    }
+
+    /// The peak counts from now on.
+    pub fn forget_peak(&self) -> Result<()> {
+        Ok(std::fs::write(
+            format!("/proc/{}/clear_refs", self.0.id()),
+            "5",
+        )?)
+    }
+
+    /// Open descriptors.
+    pub fn descriptors(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.0.id()))?.count())
+    }
+
+    fn status(&self, name: &str) -> Result<f64> {
+        status(&self.0.id().to_string(), name)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Resident memory of this process, in bytes.
+pub fn own_resident() -> Result<f64> {
+    status("self", "VmRSS:")
+}
+
+/// A number of bytes that the kernel knows of a process.
+fn status(process: &str, name: &str) -> Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.context("no such line")?.parse::<f64>()? * 1024.0)
+}
+
+/// Moves this thread, and those that it starts from now on, to the client's core.
+pub fn pin_client() -> Result<()> {
+    pin(CLIENT_CORE)
+}
+
+fn pin(core: usize) -> Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    sched_setaffinity(None, &cores)
+        .with_context(|| format!("core {core} is not there; two are needed"))
+}
