@@ -26,6 +26,14 @@ pub enum Peer {
     Grpcio,
     /// The proxy that most gateways are built on.
     Envoy,
+    /// What installs charts.
+    Helm,
+    /// What people install manifests with.
+    Kubectl,
+    /// What Prometheus checks rules and metrics with.
+    Promtool,
+    /// What looks for mistakes in Dockerfiles.
+    Hadolint,
 }
 
 // === impl Peer ===
@@ -46,6 +54,10 @@ impl Peer {
             Self::Grpcurl => ("grpcurl", "GRPCURL", "grpcurl"),
             Self::Grpcio => ("grpcio", "GRPCIO", "bin/python"),
             Self::Envoy => ("envoy", "ENVOY", "envoy"),
+            Self::Helm => ("helm", "HELM", "helm"),
+            Self::Kubectl => ("kubectl", "KUBECTL", "kubectl"),
+            Self::Promtool => ("promtool", "PROMTOOL", "promtool"),
+            Self::Hadolint => ("hadolint", "HADOLINT", "hadolint"),
         };
         if let Some(program) = given(name) {
             return Ok(program);
