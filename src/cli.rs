@@ -2,7 +2,13 @@
 //!
 //! Answers go to stdout, everything else to stderr; [`Verdict`] becomes the exit code. Nothing here knows the index.
 
+mod check;
+mod clusters;
+mod columns;
+mod document;
 mod endpoints;
+mod explain;
+mod paint;
 mod profile;
 mod server;
 mod text;
@@ -12,7 +18,10 @@ use std::process::ExitCode;
 
 use clap_complete::Shell;
 
+pub use check::check;
+pub use clusters::clusters;
 pub use endpoints::endpoints;
+pub use explain::explain;
 pub use profile::profile;
 
 use crate::config::{self, UsageError};
@@ -33,6 +42,10 @@ pub enum Verdict {
 // === impl Verdict ===
 
 impl Verdict {
+    fn of(is_fine: bool) -> Self {
+        if is_fine { Self::Fine } else { Self::Findings }
+    }
+
     fn code(self) -> u8 {
         match self {
             Self::Fine => 0,

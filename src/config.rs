@@ -8,6 +8,7 @@ mod authority;
 mod duration;
 mod http2;
 mod listen;
+mod query;
 mod reference;
 mod slices;
 mod usage;
@@ -22,14 +23,14 @@ use tracing::{error, warn};
 
 pub use args::{LogFormat, LogLevel, OutputFormat};
 pub use listen::ListenAddr;
+pub use query::{CheckQuery, ClustersQuery, EndpointsQuery, ExplainQuery, ProfileQuery, Watch};
 pub use slices::{WriterConfig, WriterMode};
 pub use usage::UsageError;
 
 use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, ServiceName, Text};
 use crate::proto::destination::Http2ClientParams;
 use args::{
-    ChoiceOnly, Cli, DemoArgs, EndpointsArgs, HomeArgs, ProfileArgs, QuietLogArgs, ServeArgs,
-    Subcommand, WriterCommand,
+    ChoiceOnly, Cli, DemoArgs, HomeArgs, QuietLogArgs, ServeArgs, Subcommand, WriterCommand,
 };
 use usage::Origins;
 
@@ -47,6 +48,12 @@ pub enum Command {
     Demo(DemoConfig),
     /// Show the endpoints of a Service, asking a running server.
     Endpoints(Box<EndpointsQuery>),
+    /// Show why the answer for a Service is what it is, asking a running server.
+    Explain(Box<ExplainQuery>),
+    /// Show the clusters that a running server reads.
+    Clusters(Box<ClustersQuery>),
+    /// Show what is wrong with the clusters and links of a running server.
+    Check(Box<CheckQuery>),
     /// Show the profile of an authority, asking a running server.
     Profile(Box<ProfileQuery>),
     /// Show what the EndpointSlice writer would do.
@@ -205,47 +212,6 @@ pub enum Notice {
     NoEffect(String),
 }
 
-/// What `tributary endpoints` is to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointsQuery {
-    /// The server, as `HOST:PORT`.
-    pub server: String,
-    /// Whose endpoints, as a proxy would ask.
-    pub authority: String,
-    /// Where to look from: the token a proxy would send.
-    pub context_token: String,
-    /// Look from this zone; empty means no known zone.
-    pub zone: Option<String>,
-    /// Whether to stay and show changes.
-    pub watch: Watch,
-    /// What the answer looks like.
-    pub output: OutputFormat,
-}
-
-/// What `tributary profile` is to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileQuery {
-    /// The server, as `HOST:PORT`.
-    pub server: String,
-    /// Whose profile, as a proxy would ask.
-    pub authority: String,
-    /// Who asks: the token a proxy would send.
-    pub context_token: String,
-    /// Whether to stay and show changes.
-    pub watch: Watch,
-    /// What the answer looks like.
-    pub output: OutputFormat,
-}
-
-/// How long to look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    /// At one answer.
-    Once,
-    /// Until stopped, at every change.
-    Changes,
-}
-
 /// Whether text may be coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
@@ -272,6 +238,13 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
         Subcommand::Endpoints(endpoints) => EndpointsQuery::new(endpoints)
             .map(|query| Command::Endpoints(Box::new(query)))
             .map_err(Stop::Usage),
+        Subcommand::Explain(explain) => ExplainQuery::new(explain)
+            .map(|query| Command::Explain(Box::new(query)))
+            .map_err(Stop::Usage),
+        Subcommand::Clusters(clusters) => {
+            Ok(Command::Clusters(Box::new(ClustersQuery::new(clusters))))
+        }
+        Subcommand::Check(check) => Ok(Command::Check(Box::new(CheckQuery::new(check)))),
         Subcommand::Profile(profile) => ProfileQuery::new(profile)
             .map(|query| Command::Profile(Box::new(query)))
             .map_err(Stop::Usage),
@@ -659,70 +632,6 @@ impl Notice {
                 "unknown mode, using transparent: proxies connect to workloads at their own ports; write transparent or transport-header"
             ),
         }
-    }
-}
-
-// === impl EndpointsQuery ===
-
-impl EndpointsQuery {
-    fn new(args: EndpointsArgs) -> Result<Self, UsageError> {
-        let authority = authority::complete(
-            &args.authority,
-            args.client.namespace.as_deref(),
-            domain_or_default(&args.client.cluster_domain),
-        )
-        .map_err(|reason| UsageError::flag("AUTHORITY", reason))?;
-        let context_token = match (args.node, args.context_token) {
-            (Some(node), _) => serde_json::json!({ "nodeName": node }).to_string(),
-            (None, Some(token)) => token,
-            (None, None) => String::new(),
-        };
-        Ok(Self {
-            server: args.client.addr.0,
-            authority,
-            context_token,
-            zone: args.zone,
-            watch: Watch::of(args.client.watch),
-            output: args.client.output,
-        })
-    }
-}
-
-// === impl ProfileQuery ===
-
-impl ProfileQuery {
-    fn new(args: ProfileArgs) -> Result<Self, UsageError> {
-        let authority = match authority::address(&args.authority) {
-            Some(address) => address.to_string(),
-            None => authority::complete(
-                &args.authority,
-                args.client.namespace.as_deref(),
-                domain_or_default(&args.client.cluster_domain),
-            )
-            .map_err(|reason| UsageError::flag("AUTHORITY", reason))?,
-        };
-        Ok(Self {
-            server: args.client.addr.0,
-            authority,
-            context_token: args.context_token.unwrap_or_default(),
-            watch: Watch::of(args.client.watch),
-            output: args.client.output,
-        })
-    }
-}
-
-// === impl Watch ===
-
-impl Watch {
-    fn of(flag: bool) -> Self {
-        if flag { Self::Changes } else { Self::Once }
-    }
-}
-
-fn domain_or_default(domain: &str) -> &str {
-    match domain.trim_matches('.') {
-        "" => DEFAULT_DOMAIN,
-        domain => domain,
     }
 }
 

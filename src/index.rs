@@ -10,6 +10,7 @@ mod change;
 mod claims;
 mod counts;
 mod diff;
+mod explain;
 mod intern;
 mod join;
 mod mesh;
@@ -28,11 +29,12 @@ pub use address::{Address, AddressOwner, Claimants, Clash, Conflict, Holder, Ten
 pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
 pub use counts::Counts;
 pub use diff::{Delta, apply, diff};
+pub use explain::{ExplainedMember, ExplainedSlice, Rule, explain};
 pub use join::{Chunk, Held, Joined};
 pub use mesh::{Identity, IdentityForm, Mesh, MeshPolicy, Protocol, ProxyUnreadable};
 pub use select::{
-    Candidate, ClientLocality, Collision, Exclusion, Families, Locality, SelectPolicy, View,
-    ViewEndpoint, ViewKey, examine, select,
+    Candidate, ClientLocality, Collision, Exclusion, Families, Locality, SelectPolicy, Silence,
+    View, ViewEndpoint, ViewKey, examine, select,
 };
 pub use snapshot::{Member, MemberState, ServiceSnapshot};
 

@@ -15,6 +15,7 @@ pub mod model;
 pub mod proto;
 pub mod publish;
 pub mod readiness;
+pub mod report;
 pub mod server;
 pub mod sources;
 pub mod telemetry;

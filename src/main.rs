@@ -41,6 +41,24 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 let verdict = cli::endpoints(&query, colour, &mut out, &mut err).await?;
                 Ok(verdict.into())
             }
+            Command::Explain(query) => {
+                let colour = config::colour(&io::stdout());
+                let (mut out, mut err) = (io::stdout(), io::stderr());
+                let verdict = cli::explain(&query, colour, &mut out, &mut err).await?;
+                Ok(verdict.into())
+            }
+            Command::Check(query) => {
+                let colour = config::colour(&io::stdout());
+                let (mut out, mut err) = (io::stdout(), io::stderr());
+                let verdict = cli::check(&query, colour, &mut out, &mut err).await?;
+                Ok(verdict.into())
+            }
+            Command::Clusters(query) => {
+                let colour = config::colour(&io::stdout());
+                let (mut out, mut err) = (io::stdout(), io::stderr());
+                let verdict = cli::clusters(&query, colour, &mut out, &mut err).await?;
+                Ok(verdict.into())
+            }
             Command::Profile(query) => {
                 let (mut out, mut err) = (io::stdout(), io::stderr());
                 let verdict = cli::profile(&query, &mut out, &mut err).await?;

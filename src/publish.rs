@@ -6,25 +6,31 @@
 
 mod catalog;
 mod changed;
+mod clock;
 mod indexer;
 mod metrics;
 mod news;
+mod overview;
 mod published;
 mod reader;
 mod said;
 mod sender;
 mod status;
+mod survey;
 mod tables;
 
 pub use catalog::{Catalog, Subscription};
 pub use changed::ChangedServices;
+pub use clock::Clock;
 pub use indexer::{IndexMetrics, Indexer};
 pub use metrics::{ClusterCollector, LinkerdCollector};
+pub use overview::{ServiceOverview, ViewOverview};
 pub use published::{Frames, ViewVersion};
 pub use reader::{Look, Reader};
 pub use said::SaidOnce;
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
-pub use status::{ClusterStatus, Connection, KindStatus, StatusBoard};
+pub use status::{ClusterStatus, Connection, KindStatus, LinkInfo, Proof, StatusBoard};
+pub use survey::{LinkObject, Reading, Survey};
 
 #[cfg(test)]
 mod tests;

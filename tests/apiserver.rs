@@ -39,6 +39,8 @@ mod metrics;
 mod mirrors;
 #[path = "apiserver/network.rs"]
 mod network;
+#[path = "apiserver/operate.rs"]
+mod operate;
 #[path = "apiserver/outages.rs"]
 mod outages;
 #[path = "apiserver/rotation.rs"]

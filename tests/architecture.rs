@@ -106,6 +106,11 @@ const RULES: &[Rule] = &[
         never: KUBERNETES,
     },
     Rule {
+        place: "report",
+        ours: &["proto", "report"],
+        never: KUBERNETES,
+    },
+    Rule {
         place: "server",
         ours: &["proto", "readiness"],
         never: KUBERNETES,
@@ -132,7 +137,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         place: "cli",
-        ours: &["cli", "config", "model", "proto"],
+        ours: &["cli", "config", "model", "proto", "report"],
         never: KUBERNETES,
     },
     Rule {

@@ -4,7 +4,6 @@ mod ask;
 mod changes;
 mod fold;
 mod print;
-mod report;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -48,7 +47,7 @@ pub async fn endpoints(
     }
     Ok(printer
         .shown()
-        .map_or(Verdict::CouldNotAsk, report::Report::verdict))
+        .map_or(Verdict::CouldNotAsk, |report| Verdict::of(report.is_fine())))
 }
 
 /// Asks, and prints the first answer.

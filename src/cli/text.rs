@@ -37,12 +37,36 @@ pub(super) fn shorten(text: &str, width: usize) -> String {
     kept + "…"
 }
 
+/// The text, or `-` for nothing.
+pub(super) fn or_dash(text: Option<&str>) -> String {
+    text.unwrap_or("-").to_owned()
+}
+
 /// `default.shop` of the identity `default.shop.serviceaccount.identity.linkerd.cluster.local`; others as they are.
 pub(super) fn short_identity(identity: &str) -> &str {
     match identity.split_once(".serviceaccount.identity.") {
         Some((account, _)) => account,
         None => identity,
     }
+}
+
+/// A paragraph with its title, each line at most `width` characters unless a word is longer.
+pub(super) fn wrapped(title: &str, text: &str, width: usize) -> String {
+    let indent = " ".repeat(title.chars().count());
+    let (mut out, mut line, mut is_empty) = (String::new(), title.to_owned(), true);
+    for word in text.split_whitespace() {
+        if !is_empty && line.chars().count() + word.chars().count() > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line.clone_from(&indent);
+        }
+        line.push_str(word);
+        line.push(' ');
+        is_empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
 }
 
 /// One of several, or not: `1 endpoint`, `2 endpoints`.

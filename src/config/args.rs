@@ -5,6 +5,8 @@
     reason = "code marks would show in the help texts"
 )]
 
+mod client;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +19,9 @@ use super::slices::WriterArgs;
 use super::{ListenAddr, LogConfig, http2};
 use crate::model::ServiceName;
 use crate::proto::destination::Http2ClientParams;
+pub(super) use client::{
+    CheckArgs, ClustersArgs, EndpointsArgs, ExplainArgs, ProfileArgs, ViewpointArgs,
+};
 
 /// Most streams that can be asked for.
 const STREAMS_MAX: u32 = 10_000_000;
@@ -87,6 +92,51 @@ Examples:
 
 Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
     Endpoints(EndpointsArgs),
+
+    /// Explain why each endpoint of a Service is, or is not, what the mesh is told about, asking a running server
+    ///
+    /// A tree: the Service, the Services of each cluster that contribute, their EndpointSlices, and every endpoint with what
+    /// became of it; then what it means and what to do. Computed by the code that answers proxies.
+    ///
+    /// Exit codes: 0 the address is in the answer, or all is well; 1 it is not, or something is to be looked into; 2 the
+    /// server could not be asked; 64 the command line is wrong.
+    #[command(after_help = "\
+Examples:
+  tributary explain web.shop                       every endpoint of port 80
+  tributary explain web.shop --ip 10.60.0.6        one address: each rule it passed or broke
+  tributary explain svc/web -n shop --node node-1  as a proxy on that Node would be answered
+  tributary explain web.shop -o json | jq '.advice[].action'
+
+Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
+    Explain(ExplainArgs),
+
+    /// Show the clusters that a running server reads, and how fresh each is
+    ///
+    /// Exit codes: 0 all are in sync; 1 some are not; 2 the server could not be asked; 64 the command line is wrong.
+    #[command(after_help = "\
+Examples:
+  tributary clusters                               a line for each cluster
+  tributary clusters --watch                       and what changes
+  tributary clusters -o json | jq -r '.[] | select(.state != \"synced\") | .name'
+
+Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
+    Clusters(ClustersArgs),
+
+    /// Look for what is wrong with how clusters are linked, read and trusted, asking a running server
+    ///
+    /// Rights, Links against Secrets, credentials that end, one cluster linked twice, Pods of two clusters with one address,
+    /// clocks, kinds that are not read, and more. Each finding says what, since when, what it means and what to do.
+    ///
+    /// Exit codes: 0 nothing, or only notes; 1 warnings or errors; 2 the server could not be asked; 64 the command line is
+    /// wrong.
+    #[command(after_help = "\
+Examples:
+  tributary check                                  what is wrong, and what to do
+  tributary check --verbose                        and what was looked at and is fine
+  tributary check -o json | jq -r '.[] | select(.severity == \"error\") | .what'
+
+Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
+    Check(CheckArgs),
 
     /// Show the profile that the mesh is given for a Service or an address, asking a running server
     ///
@@ -414,95 +464,6 @@ pub(super) struct LogArgs {
     pub(super) format: LogFormat,
 }
 
-#[derive(Args, Debug)]
-pub(super) struct EndpointsArgs {
-    /// Whose endpoints: web.shop, web.shop:8080, svc/web with -n, or the full name; the port is 80 if none is given
-    pub(super) authority: String,
-
-    #[command(flatten)]
-    pub(super) client: ClientArgs,
-
-    /// Look from this zone; empty: from no known zone
-    #[arg(
-        long,
-        value_name = "ZONE",
-        env = "TRIBUTARY_ZONE",
-        help_heading = "Point of view",
-        group = "viewpoint"
-    )]
-    pub(super) zone: Option<String>,
-
-    /// Look from this Node of the home cluster
-    #[arg(
-        long,
-        value_name = "NODE",
-        env = "TRIBUTARY_NODE",
-        help_heading = "Point of view",
-        group = "viewpoint"
-    )]
-    pub(super) node: Option<String>,
-
-    /// Look from where a proxy with this token is, such as {"ns":"shop","nodeName":"node-1"}
-    #[arg(long, value_name = "TOKEN", env = "TRIBUTARY_CONTEXT_TOKEN", help_heading = "Point of view", group = "viewpoint", value_parser = parse_token)]
-    pub(super) context_token: Option<String>,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct ProfileArgs {
-    /// Whose profile: a Service as in `endpoints`, web-0.web.shop for one instance, or an address such as 10.42.0.7:8080
-    pub(super) authority: String,
-
-    #[command(flatten)]
-    pub(super) client: ClientArgs,
-
-    /// Ask as a proxy with this token, such as {"ns":"bank"}: ServiceProfiles in that namespace go first
-    #[arg(long, value_name = "TOKEN", env = "TRIBUTARY_CONTEXT_TOKEN", help_heading = "Point of view", value_parser = parse_token)]
-    pub(super) context_token: Option<String>,
-}
-
-/// What every command has that asks a running server about a name.
-#[derive(Args, Debug)]
-pub(super) struct ClientArgs {
-    /// The server to ask
-    #[arg(long, value_name = "HOST:PORT", env = "TRIBUTARY_ADDR", default_value = "127.0.0.1:8086", value_parser = parse_server)]
-    pub(super) addr: Server,
-
-    /// Stay, and print what changes
-    #[arg(short, long, env = "TRIBUTARY_WATCH", value_parser = BoolishValueParser::new())]
-    pub(super) watch: bool,
-
-    /// What the answer looks like; wide shortens nothing
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        env = "TRIBUTARY_OUTPUT",
-        default_value = "table",
-        value_enum
-    )]
-    pub(super) output: OutputFormat,
-
-    /// Namespace of the Service, if the name does not say
-    #[arg(
-        short,
-        long,
-        value_name = "NAMESPACE",
-        env = "TRIBUTARY_NAMESPACE",
-        help_heading = "Names"
-    )]
-    pub(super) namespace: Option<String>,
-
-    /// DNS domain that short names are completed with
-    #[arg(
-        long,
-        value_name = "DOMAIN",
-        env = "TRIBUTARY_CLUSTER_DOMAIN",
-        default_value = "cluster.local",
-        help_heading = "Names"
-    )]
-    pub(super) cluster_domain: String,
-}
-
 /// How important a message must be to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
@@ -555,10 +516,6 @@ pub(super) struct MaybeListen(pub(super) Option<ListenAddr>);
 #[derive(Clone, Debug)]
 pub(super) struct MaybeHttp2(pub(super) Option<Http2ClientParams>);
 
-/// `HOST:PORT` of a server.
-#[derive(Clone, Debug)]
-pub(super) struct Server(pub(super) String);
-
 // === impl MaybeListen ===
 
 impl MaybeListen {
@@ -599,34 +556,4 @@ fn parse_streams(text: &str) -> Result<u32, String> {
 
 fn parse_http2(text: &str) -> Result<MaybeHttp2, String> {
     http2::parse(text).map(MaybeHttp2)
-}
-
-/// A JSON object, or the old form `ns:NAMESPACE`.
-fn parse_token(text: &str) -> Result<String, String> {
-    let legacy = text
-        .strip_prefix("ns:")
-        .is_some_and(|namespace| !namespace.is_empty() && !namespace.contains(':'));
-    match serde_json::from_str::<serde_json::Value>(text) {
-        Ok(serde_json::Value::Object(_)) => Ok(text.to_owned()),
-        Err(_) if legacy => Ok(text.to_owned()),
-        _ => Err(
-            "expected a JSON object such as {\"nodeName\":\"node-1\"}, or ns:NAMESPACE".to_owned(),
-        ),
-    }
-}
-
-/// Reads `HOST:PORT`, with or without `http://`; `:PORT` is on this machine.
-fn parse_server(text: &str) -> Result<Server, String> {
-    let rest = text.strip_prefix("http://").unwrap_or(text);
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let server = match rest.strip_prefix(':') {
-        Some(port) => format!("127.0.0.1:{port}"),
-        None => rest.to_owned(),
-    };
-    server
-        .parse::<http::uri::Authority>()
-        .ok()
-        .filter(|authority| authority.port_u16().is_some_and(|port| port > 0))
-        .map(|_| Server(server))
-        .ok_or_else(|| "expected HOST:PORT, such as 127.0.0.1:8086".to_owned())
 }

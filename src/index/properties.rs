@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::{
     Address, Change, ClusterSummary, Counts, Families, Holder, Index, Joined, Kind, Mesh,
     MeshPolicy, Object, ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot,
-    Touched, View, ViewEndpoint, ViewKey, apply, diff, select,
+    Touched, View, ViewEndpoint, ViewKey, apply, diff, explain, select,
 };
 use crate::model::{ClusterName, ProfileFacts, ProfileName, ServiceName, Workload};
 use crate::testing::{ClusterBuilder, HOME, cluster};
@@ -298,7 +298,10 @@ fn view(snapshot: &ServiceSnapshot, query: &Query) -> View {
         zone: query.zone.clone(),
         node: query.node.clone(),
     };
-    select(snapshot, &key, &policy(query.families))
+    let policy = policy(query.families);
+    let view = select(snapshot, &key, &policy);
+    explain::tests::check_agreement(snapshot, &key, &policy, &view);
+    view
 }
 
 fn row(endpoint: &ViewEndpoint) -> String {

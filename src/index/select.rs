@@ -126,6 +126,19 @@ pub enum Exclusion {
     Duplicate,
 }
 
+/// Why nothing of a member counts, whatever its slices list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Its cluster has not been read yet.
+    Syncing,
+    /// Its cluster is not linked.
+    NotLinked,
+    /// Its cluster has no such Service.
+    NoService,
+    /// It is of type `ExternalName`, which a federated Service cannot have for a member.
+    ExternalName,
+}
+
 /// Where an endpoint is, seen from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locality {
@@ -180,16 +193,9 @@ pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy) 
 /// In order of address; of several endpoints with one address the one that is served comes first. It belongs to the
 /// home cluster rather than to a linked one, to the first cluster by name, and has a workload behind it rather than not.
 pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy) -> Vec<Candidate> {
-    let federated = snapshot
-        .facts
-        .as_ref()
-        .is_some_and(|facts| matches!(facts.membership, Membership::Federated(_)));
     let mut all = Vec::new();
     for member in &snapshot.members {
-        if member.state == MemberState::Synced
-            && let Some(facts) = &member.facts
-            && !(federated && facts.external_name)
-        {
+        if let Ok(facts) = contribution(snapshot, member) {
             let from = all.len();
             list(member, facts, key, &policy.mesh, &mut all);
             filter(member, facts, key, policy, &mut all[from..]);
@@ -213,6 +219,27 @@ pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy)
     all
 }
 
+/// What a member says, if its endpoints count.
+pub(super) fn contribution<'a>(
+    snapshot: &ServiceSnapshot,
+    member: &'a Member,
+) -> Result<&'a ServiceFacts, Silence> {
+    match member.state {
+        MemberState::Syncing => return Err(Silence::Syncing),
+        MemberState::NotLinked => return Err(Silence::NotLinked),
+        MemberState::Synced => {}
+    }
+    let facts = member.facts.as_deref().ok_or(Silence::NoService)?;
+    let federated = snapshot
+        .facts
+        .as_ref()
+        .is_some_and(|facts| matches!(facts.membership, Membership::Federated(_)));
+    if federated && facts.external_name {
+        return Err(Silence::ExternalName);
+    }
+    Ok(facts)
+}
+
 /// Lists every endpoint of a member that has the port, with what is wrong with it by itself.
 fn list(
     member: &Member,
@@ -221,9 +248,9 @@ fn list(
     mesh: &MeshPolicy,
     all: &mut Vec<Candidate>,
 ) {
-    let named = facts.ports.iter().find(|port| port.port == key.port);
+    let named = port_name(facts, key.port);
     for chunk in member.chunks.iter() {
-        let Some(port) = target_port(&chunk.facts, named.map(|port| &port.name), key.port) else {
+        let Some(port) = target_port(&chunk.facts, named, key.port) else {
             continue;
         };
         for (position, endpoint) in (0_u32..).zip(chunk.facts.endpoints.iter()) {
@@ -256,11 +283,17 @@ fn list(
     }
 }
 
+/// The name by which a Service's slices have a port; `None` if the Service does not define the number.
+pub(super) fn port_name(facts: &ServiceFacts, number: u16) -> Option<&Text> {
+    let port = facts.ports.iter().find(|port| port.port == number)?;
+    Some(&port.name)
+}
+
 /// The port that a slice's endpoints are reached at.
 ///
 /// A port that the Service defines is looked up in the slice by its name; any other number is taken as it is. A slice
 /// without ports has no endpoints for anybody.
-fn target_port(slice: &SliceFacts, name: Option<&Text>, number: u16) -> Option<u16> {
+pub(super) fn target_port(slice: &SliceFacts, name: Option<&Text>, number: u16) -> Option<u16> {
     match name {
         Some(name) => slice
             .ports
@@ -402,6 +435,16 @@ impl ViewEndpoint {
     /// The slice that lists it.
     pub fn slice(&self) -> &SliceFacts {
         &self.chunk.facts
+    }
+
+    /// The name of that slice, in the namespace of its Service.
+    pub fn slice_name(&self) -> &Text {
+        &self.chunk.name
+    }
+
+    /// Which joined slice it is from.
+    pub(super) fn chunk(&self) -> *const Chunk {
+        Arc::as_ptr(&self.chunk)
     }
 
     /// What the slice says of it.

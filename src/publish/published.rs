@@ -150,6 +150,25 @@ impl ViewTable {
         self.0.lock().sweep();
     }
 
+    /// Every view that somebody uses: its key, its endpoints, and how many hold its latest state.
+    pub(super) fn overview(&self) -> Vec<(ViewKey, usize, usize)> {
+        let slots: Vec<_> = {
+            let views = self.0.lock();
+            let slots = views.by_key.iter();
+            slots
+                .map(|(key, slot)| (key.clone(), Arc::clone(slot)))
+                .collect()
+        };
+        let used = slots.into_iter().filter_map(|(key, slot)| {
+            let slot = slot.lock();
+            let version = slot.version.as_ref()?;
+            // The slot holds it too.
+            let streams = Arc::strong_count(version) - 1;
+            (streams > 0).then(|| (key, version.view.endpoints.len(), streams))
+        });
+        used.collect()
+    }
+
     /// Number of views that are kept.
     pub(super) fn len(&self) -> usize {
         self.0.lock().by_key.len()

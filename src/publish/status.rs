@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::clock::Clock;
+use super::survey::Survey;
 use crate::index::Kind;
 use crate::model::{ClusterName, ClusterRole, EndpointKind};
 
@@ -18,6 +20,7 @@ use crate::model::{ClusterName, ClusterRole, EndpointKind};
 #[derive(Clone, Debug, Default)]
 pub struct StatusBoard {
     clusters: Arc<Mutex<BTreeMap<ClusterName, Entry>>>,
+    survey: Arc<Mutex<Survey>>,
 }
 
 /// Whether a cluster's API server can be used.
@@ -61,6 +64,38 @@ pub struct ClusterStatus {
     pub age: Option<Duration>,
     /// Its kinds, in order: state, and how long ago each last gave a sign of life.
     pub kinds: Vec<(Kind, KindStatus, Option<Duration>)>,
+    /// The link that it is read by; `None` if there is none, or it cannot be used.
+    pub link: Option<Arc<LinkInfo>>,
+    /// The clock of its API server.
+    pub clock: Clock,
+}
+
+/// What a link says of how its cluster is reached, as far as it is nobody's secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// The Secret, as `namespace/name`.
+    pub secret: String,
+    /// The address of the API server.
+    pub server: String,
+    /// How we show who we are.
+    pub proof: Proof,
+    /// Tells one version of the credentials from another; nothing can be read from it.
+    pub fingerprint: String,
+    /// When the credentials end by what they say themselves.
+    pub expires: Option<SystemTime>,
+    /// When the last of the certificates ends that the API server is checked against.
+    pub authority_expires: Option<SystemTime>,
+    /// Whether the API server is checked at all; if not, anybody may pose as it.
+    pub is_verified: bool,
+}
+
+/// How we show a linked cluster who we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// By a bearer token.
+    Token,
+    /// By a client certificate.
+    Certificate,
 }
 
 #[derive(Debug)]
@@ -70,6 +105,8 @@ struct Entry {
     connection: Connection,
     since: Instant,
     kinds: BTreeMap<Kind, KindEntry>,
+    link: Option<Arc<LinkInfo>>,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -101,7 +138,23 @@ impl StatusBoard {
                         (*kind, entry)
                     })
                     .collect(),
+                link: None,
+                clock: Clock::default(),
             });
+    }
+
+    /// Notes the link that a cluster is read by from now on.
+    pub fn describe(&self, cluster: &ClusterName, link: LinkInfo) {
+        if let Some(entry) = self.clusters.lock().get_mut(cluster) {
+            entry.link = Some(Arc::new(link));
+        }
+    }
+
+    /// Where to note what a cluster's API server says of the time; nobody's, if the cluster is not on the board.
+    pub fn clock(&self, cluster: &ClusterName) -> Clock {
+        let clusters = self.clusters.lock();
+        let entry = clusters.get(cluster);
+        entry.map(|entry| entry.clock.clone()).unwrap_or_default()
     }
 
     /// Takes a cluster off the board.
@@ -186,6 +239,16 @@ impl StatusBoard {
         self.clusters.lock().get(cluster).map(|entry| entry.added)
     }
 
+    /// Changes what is known of the objects that links are made by.
+    pub fn survey(&self, change: impl FnOnce(&mut Survey)) {
+        change(&mut self.survey.lock());
+    }
+
+    /// What is known of the objects that links are made by.
+    pub fn surveyed(&self) -> Survey {
+        self.survey.lock().clone()
+    }
+
     /// The state of one cluster; `None` if it is not on the board.
     pub fn status(&self, cluster: &ClusterName) -> Option<ClusterStatus> {
         let clusters = self.clusters.lock();
@@ -256,6 +319,20 @@ impl Entry {
                     )
                 })
                 .collect(),
+            link: self.link.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+// === impl Proof ===
+
+impl Proof {
+    /// The proof in a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Certificate => "certificate",
         }
     }
 }

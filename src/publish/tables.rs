@@ -70,6 +70,15 @@ impl<K: Clone + Eq + Hash, V: ?Sized> Table<K, V> {
         self.0.read().get(name).cloned()
     }
 
+    /// Every entry that is wanted, in no particular order. The writer waits meanwhile.
+    pub(super) fn find(&self, wanted: impl Fn(&V) -> bool) -> Vec<(K, Arc<V>)> {
+        let entries = self.0.read();
+        let found = entries.iter().filter(|(_, value)| wanted(value));
+        found
+            .map(|(name, value)| (name.clone(), Arc::clone(value)))
+            .collect()
+    }
+
     pub(super) fn set(&self, name: &K, value: Option<Arc<V>>) {
         match value {
             Some(value) => {

@@ -9,12 +9,14 @@ pub mod objects;
 mod clusters;
 mod connect;
 mod credentials;
+mod expiry;
 mod failure;
 mod health;
 mod links;
 mod resync;
 mod session;
 mod strays;
+mod survey;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod untrusted;
 mod watch;
@@ -37,7 +39,7 @@ use crate::index::Change;
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, EndpointKind, Namespace, SessionId, Text,
 };
-use crate::publish::{ChangeSender, IndexStopped, StatusBoard};
+use crate::publish::{ChangeSender, Clock, IndexStopped, StatusBoard};
 
 /// Which cluster is home, and how it is reached.
 #[derive(Clone, Debug)]
@@ -83,7 +85,11 @@ impl HomeAccess {
     pub fn new(kubeconfig: Option<PathBuf>) -> Self {
         let origin = kubeconfig.map_or(Origin::InCluster, Origin::Kubeconfig);
         // Whoever writes counts his requests himself.
-        Self(Arc::new(Access::new(origin, RequestMetrics::default())))
+        Self(Arc::new(Access::new(
+            origin,
+            RequestMetrics::default(),
+            Clock::default(),
+        )))
     }
 
     /// A client, the same one until [`Self::refresh`], or why there is none.
@@ -137,7 +143,6 @@ impl KubernetesSource {
             ),
             None => (Origin::InCluster, "service account of this Pod".to_owned()),
         };
-        let access = Arc::new(Access::new(origin, shared.metrics.requests.clone()));
         let facts = Arc::new(ClusterFacts {
             name: config.home.clone(),
             role: ClusterRole::Home,
@@ -149,6 +154,11 @@ impl KubernetesSource {
         shared
             .board
             .add(&facts.name, facts.role, facts.endpoint_kind);
+        let access = Arc::new(Access::new(
+            origin,
+            shared.metrics.requests.clone(),
+            shared.board.clock(&facts.name),
+        ));
         let opened = Change::Opened {
             facts: Arc::clone(&facts),
             session: id,

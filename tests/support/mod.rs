@@ -22,6 +22,7 @@
 
 pub mod bed;
 pub mod cluster;
+pub mod command;
 pub mod connect_proxy;
 pub mod fault_proxy;
 pub mod http;

@@ -7,13 +7,13 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use super::fold::Folded;
-use super::report::Report;
 use crate::cli::server::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, AskError, connect, refused};
 use crate::config::EndpointsQuery;
 use crate::proto::destination::destination_client::DestinationClient;
 use crate::proto::destination::{GetDestination, Update};
 use crate::proto::tributary_v1::introspection_client::IntrospectionClient;
 use crate::proto::tributary_v1::{EndpointsSnapshot, WatchEndpointsRequest};
+use crate::report::endpoints::Report;
 
 /// How long to listen to a server whose first answer comes in pieces, or not at all if it is empty.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(5);

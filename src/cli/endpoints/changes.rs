@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::report::{Endpoint, Member, Report, Resolution};
-use super::table::{Detail, Look, Tone, identity, or_dash, paint, pod, trouble, yes_or_no};
-use crate::cli::text::short_identity;
+use super::table::{Detail, Look, identity, pod, trouble, yes_or_no};
+use crate::cli::paint::{Tone, paint};
+use crate::cli::text::{or_dash, short_identity};
+use crate::report::endpoints::{Endpoint, Member, Report, Resolution};
 
 /// One difference. The serialized form is an interface, like that of [`Report`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -266,8 +267,8 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::endpoints::report::MemberState;
-    use crate::cli::endpoints::report::samples::{endpoint, federated, member};
+    use crate::report::endpoints::MemberState;
+    use crate::report::endpoints::samples::{endpoint, federated, member};
 
     fn check(before: &Report, after: &Report, expected: &[&str]) {
         let lines: Vec<String> = changes(before, after)

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::report::{Api, Endpoint, Report, Resolution, Workload, known};
 use crate::proto::destination::tls_identity::Strategy;
 use crate::proto::destination::update::Update as Message;
 use crate::proto::destination::{TlsIdentity, Update, WeightedAddr, protocol_hint};
 use crate::proto::meta::metadata;
 use crate::proto::net::{TcpAddress, ip_address::Ip};
+use crate::report::endpoints::{Api, Endpoint, Report, Resolution, Workload, known};
 
 type Labels = BTreeMap<String, String>;
 
@@ -108,6 +108,7 @@ fn endpoint(socket: SocketAddr, address: WeightedAddr, set: &Labels) -> Endpoint
             }),
         identity: address.tls_identity.and_then(identity),
         note: None,
+        slice: None,
     }
 }
 

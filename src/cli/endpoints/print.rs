@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::changes::{Change, changes};
-use super::report::Report;
 use super::table::{Detail, Look, table};
 use crate::cli::text::time_of_day;
 use crate::config::{Colour, OutputFormat, Watch};
+use crate::report::endpoints::Report;
 
 /// Prints a first answer whole, and then what changes.
 pub(super) struct Printer<'a> {
@@ -114,7 +114,7 @@ impl<'a> Printer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::endpoints::report::samples::{endpoint, federated};
+    use crate::report::endpoints::samples::{endpoint, federated};
 
     fn print(format: OutputFormat, watch: Watch, reports: Vec<Report>) -> String {
         let mut out = Vec::new();

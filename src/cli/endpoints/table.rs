@@ -1,8 +1,9 @@
 //! An answer as a table.
 
-use super::report::{Api, Endpoint, Member, MemberState, Report, Resolution, Workload};
-use crate::cli::text::{age, count, short_identity, shorten};
+use crate::cli::paint::{Tone, paint};
+use crate::cli::text::{age, count, or_dash, short_identity, shorten};
 use crate::config::Colour;
+use crate::report::endpoints::{Api, Endpoint, Member, MemberState, Report, Resolution, Workload};
 
 /// Widest line of a table that is not wide.
 const WIDTH: usize = 120;
@@ -27,21 +28,6 @@ pub(super) enum Detail {
     Narrow,
     /// Everything.
     Wide,
-}
-
-/// What a piece of text is; a colour on terminals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
-    /// Nothing special.
-    Normal,
-    /// A heading.
-    Heading,
-    /// Something that is there or came.
-    Good,
-    /// Something that is odd or changed.
-    Odd,
-    /// Something that is missing or went.
-    Bad,
 }
 
 /// Which side of its column a cell is on.
@@ -255,22 +241,6 @@ fn with_note(line: &str, endpoint: &Endpoint, detail: Detail) -> String {
     format!("{}\n{INDENT}{note}", line.trim_end())
 }
 
-/// The text in the colour of its tone.
-pub(super) fn paint(text: &str, tone: Tone, colour: Colour) -> String {
-    let code = match (colour, tone) {
-        (Colour::Plain, _) | (_, Tone::Normal) => return text.to_owned(),
-        (Colour::Ansi, Tone::Heading) => 1,
-        (Colour::Ansi, Tone::Good) => 32,
-        (Colour::Ansi, Tone::Odd) => 33,
-        (Colour::Ansi, Tone::Bad) => 31,
-    };
-    format!("\u{1b}[{code}m{text}\u{1b}[0m")
-}
-
-pub(super) fn or_dash(text: Option<&str>) -> String {
-    text.unwrap_or("-").to_owned()
-}
-
 pub(super) fn yes_or_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
@@ -345,7 +315,7 @@ impl Column {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::endpoints::report::samples::{federated, member};
+    use crate::report::endpoints::samples::{federated, member};
 
     fn check(report: &Report, look: Look, expected: &[&str]) {
         let text = table(report, look);

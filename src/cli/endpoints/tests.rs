@@ -38,6 +38,43 @@ impl Introspection for Script {
         Err(Status::unimplemented(""))
     }
 
+    type WatchClustersStream = Items<v1::ListClustersResponse>;
+
+    async fn watch_clusters(
+        &self,
+        _: Request<v1::ListClustersRequest>,
+    ) -> Result<Response<Self::WatchClustersStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn list_services(
+        &self,
+        _: Request<v1::ListServicesRequest>,
+    ) -> Result<Response<v1::ListServicesResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn list_views(
+        &self,
+        _: Request<v1::ListViewsRequest>,
+    ) -> Result<Response<v1::ListViewsResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn explain(
+        &self,
+        _: Request<v1::ExplainRequest>,
+    ) -> Result<Response<v1::Explanation>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn list_findings(
+        &self,
+        _: Request<v1::ListFindingsRequest>,
+    ) -> Result<Response<v1::ListFindingsResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
     async fn watch_endpoints(
         &self,
         _: Request<v1::WatchEndpointsRequest>,

@@ -23,6 +23,7 @@ use super::links::{Definition, Links, SECRET_TYPE_SELECTOR};
 use super::objects::Secret;
 use super::session::ClusterSource;
 use super::strays::watch_strays;
+use super::survey::{watch_controllers, watch_links};
 use super::watch::{Event, Resource, Watch};
 use super::{KubernetesConfig, Shared};
 use crate::index::{Change, Kind};
@@ -120,9 +121,19 @@ impl ClusterStore {
             self.config.control_plane_namespace.to_string(),
             self.notices.clone(),
         ));
+        let namespace = self.config.control_plane_namespace.to_string();
+        let board = &self.shared.board;
         self.tasks.spawn(watch_strays(
             Arc::clone(&self.home),
-            self.config.control_plane_namespace.to_string(),
+            namespace.clone(),
+            board.clone(),
+        ));
+        self.tasks
+            .spawn(watch_links(Arc::clone(&self.home), board.clone()));
+        self.tasks.spawn(watch_controllers(
+            Arc::clone(&self.home),
+            namespace,
+            board.clone(),
         ));
         loop {
             tokio::select! {
@@ -206,6 +217,14 @@ impl ClusterStore {
                 warn!(secret = %format_args!("{namespace}/{name}"), %reason, "Secret links no cluster");
             }
         }
+        let namespace = &self.config.control_plane_namespace;
+        let named = complaints
+            .iter()
+            .map(|(name, reason)| (format!("{namespace}/{name}"), reason.clone()));
+        let idle = named.collect();
+        self.shared
+            .board
+            .survey(|survey| survey.idle_secrets = idle);
         self.complaints = complaints;
     }
 
@@ -214,6 +233,9 @@ impl ClusterStore {
             let namespace = &self.config.control_plane_namespace;
             info!(%namespace, "watching Secrets for linked clusters");
             self.secrets = SecretsState::Watched;
+            self.shared
+                .board
+                .survey(|survey| survey.secrets_trouble = None);
         }
     }
 
@@ -227,6 +249,10 @@ impl ClusterStore {
             return;
         }
         self.secrets = state;
+        let trouble = Some(failure.reason.clone());
+        self.shared
+            .board
+            .survey(|survey| survey.secrets_trouble = trouble);
         let namespace = &self.config.control_plane_namespace;
         let reason = &failure.reason;
         if failure.class == FailureClass::Forbidden {
@@ -348,6 +374,7 @@ impl ClusterStore {
         cluster: ClusterName,
         definition: Arc<Definition>,
     ) -> Result<(), IndexStopped> {
+        self.shared.board.describe(&cluster, definition.describe());
         let Some(running) = self.running.get_mut(&cluster) else {
             return Ok(());
         };
@@ -401,6 +428,7 @@ impl ClusterStore {
         let access = Arc::new(Access::new(
             Origin::Fixed(Box::new(config)),
             self.shared.metrics.requests.clone(),
+            self.shared.board.clock(cluster),
         ));
         let board = self.shared.board.clone();
         let health = Arc::new(Health::new(&facts, board, voice));

@@ -5,11 +5,12 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderValue, Uri};
+use http::header::DATE;
+use http::{HeaderValue, Response, Uri};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
@@ -21,6 +22,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use tracing::warn;
 
 use super::failure::{Failure, FailureClass};
+use crate::publish::Clock;
 use crate::sources::metrics::RequestMetrics;
 
 /// Short enough that an API server is noticed within seconds of its return, after attempts that nobody answered.
@@ -37,6 +39,7 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Access {
     origin: Origin,
     pub(super) requests: RequestMetrics,
+    clock: Clock,
     current: Mutex<Option<Current>>,
     /// Whether it has been said that the server's certificate is not checked.
     warned: AtomicBool,
@@ -76,10 +79,12 @@ enum ConnectError {
 // === impl Access ===
 
 impl Access {
-    pub(super) fn new(origin: Origin, requests: RequestMetrics) -> Self {
+    /// `clock` is told the time by which the API server dates its answers.
+    pub(super) fn new(origin: Origin, requests: RequestMetrics, clock: Clock) -> Self {
         Self {
             origin,
             requests,
+            clock,
             current: Mutex::new(None),
             warned: AtomicBool::new(false),
         }
@@ -91,9 +96,9 @@ impl Access {
         if let Some(current) = current {
             return Ok(current.client);
         }
-        let origin = self.origin.clone();
+        let (origin, clock) = (self.origin.clone(), self.clock.clone());
         // Files are read and commands may be run.
-        let made = tokio::task::spawn_blocking(move || origin.connect())
+        let made = tokio::task::spawn_blocking(move || origin.connect(clock))
             .await
             .unwrap_or_else(|error| Err(ConnectError::Interrupted(error)));
         let made = made.map_err(|error| Failure::new(FailureClass::Unusable, chain(&error)))?;
@@ -131,7 +136,7 @@ impl Access {
 // === impl Origin ===
 
 impl Origin {
-    fn connect(self) -> Result<Current, ConnectError> {
+    fn connect(self, clock: Clock) -> Result<Current, ConnectError> {
         let config = match self {
             Self::Fixed(config) => *config,
             Self::Kubeconfig(path) => Kubeconfig::read_from(&path)
@@ -140,7 +145,7 @@ impl Origin {
             Self::InCluster => kube::Config::incluster().map_err(ConnectError::InCluster)?,
         };
         Ok(Current {
-            client: client(&config).map_err(ConnectError::Client)?,
+            client: client(&config, clock).map_err(ConnectError::Client)?,
             address: config.cluster_url.to_string(),
             unverified: config.accept_invalid_certs,
         })
@@ -157,7 +162,7 @@ impl std::fmt::Debug for Current {
     }
 }
 
-fn client(config: &kube::Config) -> kube::Result<kube::Client> {
+fn client(config: &kube::Config, clock: Clock) -> kube::Result<kube::Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -165,13 +170,13 @@ fn client(config: &kube::Config) -> kube::Result<kube::Client> {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     let Some(proxy) = &config.proxy_url else {
-        return stack(config, tcp);
+        return stack(config, tcp, clock);
     };
     match proxy.scheme_str() {
-        Some("http") => stack(config, tunnel(proxy, tcp)),
+        Some("http") => stack(config, tunnel(proxy, tcp), clock),
         Some("https") => {
             let tls = config.rustls_https_connector_with_connector(tcp)?;
-            stack(config, tunnel(proxy, tls))
+            stack(config, tunnel(proxy, tls), clock)
         }
         _ => Err(kube::Error::ProxyProtocolUnsupported {
             proxy_url: Box::new(proxy.clone()),
@@ -179,7 +184,7 @@ fn client(config: &kube::Config) -> kube::Result<kube::Client> {
     }
 }
 
-fn stack<C>(config: &kube::Config, connector: C) -> kube::Result<kube::Client>
+fn stack<C>(config: &kube::Config, connector: C, clock: Clock) -> kube::Result<kube::Client>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -197,8 +202,19 @@ where
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
+        .map_response(move |response| note_date(response, &clock))
         .service(http);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// Compares the date of an answer with our clock.
+fn note_date<B>(response: Response<B>, clock: &Clock) -> Response<B> {
+    let date = response.headers().get(DATE);
+    let date = date.and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+    if let Some(date) = date {
+        clock.compare(date, SystemTime::now());
+    }
+    response
 }
 
 fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
@@ -272,6 +288,7 @@ mod tests {
         let access = Access::new(
             Origin::Kubeconfig("/nonexistent/config".into()),
             RequestMetrics::default(),
+            Clock::default(),
         );
         let failure = access.client().await.err().expect("a failure");
         assert_eq!(failure.class, FailureClass::Unusable);

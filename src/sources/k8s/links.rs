@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::credentials::Credentials;
+use super::expiry;
 use super::objects::{HasMetadata as _, Secret};
 use crate::model::{ClusterName, Text};
+use crate::publish::LinkInfo;
 
 /// Type of a Secret that links a cluster.
 pub(super) const SECRET_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
@@ -221,6 +223,11 @@ impl Definition {
                 .map_err(|error| format!("kubeconfig: {error}"))?,
             kubeconfig: kubeconfig.clone(),
         })
+    }
+
+    /// What may be told of it.
+    pub(super) fn describe(&self) -> LinkInfo {
+        expiry::describe(&self.secret, self.credentials.config(), &self.kubeconfig)
     }
 
     /// Whether a session for one is as good for the other.

@@ -131,6 +131,15 @@ pub struct Annotations {
     /// Secret: DNS domain of the cluster.
     #[serde(rename = "multicluster.linkerd.io/cluster-domain")]
     pub cluster_domain: Option<String>,
+    /// Secret: whether, and over how long, the cluster's endpoints are to be taken away.
+    #[serde(rename = "tributary.dev/drain")]
+    pub drain: Option<String>,
+    /// Pod: what made it, for those of Linkerd's control plane.
+    #[serde(rename = "linkerd.io/created-by")]
+    pub created_by: Option<String>,
+    /// Pod: it is ours, in the place of Linkerd's destination controller.
+    #[serde(rename = "tributary.dev/destination")]
+    pub ours: Option<String>,
 }
 
 /// One entry of `metadata.ownerReferences`.
@@ -587,6 +596,37 @@ pub struct SecretData {
     pub kubeconfig: Option<String>,
 }
 
+/// `Link` of `multicluster.linkerd.io`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Link {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What is linked.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: LinkSpec,
+}
+
+/// `spec` of a Link.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LinkSpec {
+    /// The cluster.
+    pub target_cluster_name: Option<String>,
+    /// Namespace of its control plane.
+    pub target_cluster_linkerd_namespace: Option<String>,
+}
+
+/// A Pod of which only the metadata is read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodObject {
+    /// Metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Metadata,
+}
+
 // === impl HasMetadata ===
 
 macro_rules! has_metadata {
@@ -610,7 +650,9 @@ has_metadata!(
     ServiceProfile,
     ExternalWorkload,
     Server,
-    Secret
+    Secret,
+    Link,
+    PodObject
 );
 
 // === impl Labels ===

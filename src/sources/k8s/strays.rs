@@ -3,7 +3,7 @@
 //! They link nothing; this says so in the log, since whoever made one waits for a cluster that never comes. Nothing else
 //! depends on it, so a failure is passed over: the watch of the links themselves reports it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +14,7 @@ use super::convert::quote;
 use super::links::{CLUSTER_NAME_LABEL, OTHER_TYPE_SELECTOR, SECRET_TYPE};
 use super::objects::Secret;
 use super::watch::{Event, Resource, Watch};
-use crate::publish::IndexStopped;
+use crate::publish::{IndexStopped, StatusBoard};
 
 /// Names of the Secrets that were complained of, as far as they are still there.
 #[derive(Debug, Default)]
@@ -28,21 +28,28 @@ struct Strays {
 pub(super) async fn watch_strays(
     access: Arc<Access>,
     namespace: String,
+    board: StatusBoard,
 ) -> Result<(), IndexStopped> {
     let resource = Resource::secrets(&namespace, OTHER_TYPE_SELECTOR, Some(CLUSTER_NAME_LABEL));
     let mut watch = Watch::<Secret>::new(access, resource, Arc::new(AtomicBool::new(true)));
     let mut strays = Strays::default();
+    let mut reasons = BTreeMap::new();
     loop {
         match watch.next().await {
             Ok(event) => {
-                if let Some(secret) = strays.on_event(event) {
+                let news = strays.on_event(event);
+                let is_there = |name: &String| strays.is_there(name);
+                reasons.retain(|name, _| is_there(name));
+                if let Some(secret) = news {
                     let name = format!("{}/{}", secret.metadata.namespace, secret.metadata.name);
                     let reason = format!(
                         "its type is {:?}, not {SECRET_TYPE:?}; a type cannot be changed: delete it and make it anew",
                         quote(&secret.type_)
                     );
                     warn!(secret = %name, %reason, "Secret links no cluster");
+                    reasons.insert(name, reason);
                 }
+                board.survey(|survey| survey.stray_secrets.clone_from(&reasons));
             }
             Err(failure) => debug!(reason = %failure.reason, "watch of stray Secrets failed"),
         }
@@ -52,6 +59,12 @@ pub(super) async fn watch_strays(
 // === impl Strays ===
 
 impl Strays {
+    /// Whether a Secret, `namespace/name`, is known to be there.
+    fn is_there(&self, secret: &str) -> bool {
+        let name = secret.rsplit('/').next().unwrap_or_default();
+        self.named.contains(name)
+    }
+
     /// The Secret that an event shows, if it was not complained of yet.
     fn on_event(&mut self, event: Event<Secret>) -> Option<Secret> {
         let secret = match event {

@@ -197,6 +197,28 @@ impl Resource {
         }
     }
 
+    /// Linkerd's `Link`s, of every namespace.
+    pub(super) fn links() -> Self {
+        Self {
+            path: "/apis/multicluster.linkerd.io/v1alpha3/links".to_owned(),
+            fields: None,
+            labels: None,
+            content: Content::Whole,
+            page_size: 100,
+        }
+    }
+
+    /// The metadata of Pods of one namespace with a label.
+    pub(super) fn pods(namespace: &str, label: &'static str) -> Self {
+        Self {
+            path: format!("/api/v1/namespaces/{namespace}/pods"),
+            fields: None,
+            labels: Some(label),
+            content: Content::MetadataOnly,
+            page_size: 100,
+        }
+    }
+
     fn list(&self, next: Option<String>) -> Result<http::Request<Vec<u8>>, Failure> {
         let parameters = ListParams {
             field_selector: self.fields.map(str::to_owned),

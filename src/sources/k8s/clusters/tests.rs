@@ -3,7 +3,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 use crate::model::EndpointKind;
-use crate::publish::{StatusBoard, change_channel};
+use crate::publish::{Clock, StatusBoard, change_channel};
 use crate::sources::metrics::{RequestMetrics, SourceMetrics};
 
 /// A Secret that links `west`, where nobody listens, with a kubeconfig of one user.
@@ -38,7 +38,11 @@ async fn a_session_that_has_read_everything_is_kept_though_nobody_has_said_so_ye
         kubeconfig: None,
         endpoint_kind: EndpointKind::EndpointSlice,
     };
-    let home = Arc::new(Access::new(Origin::InCluster, RequestMetrics::default()));
+    let home = Arc::new(Access::new(
+        Origin::InCluster,
+        RequestMetrics::default(),
+        Clock::default(),
+    ));
     let mut store = ClusterStore::new(shared, Arc::new(config), home);
     let west = ClusterName::from("west");
 

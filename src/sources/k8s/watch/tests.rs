@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::super::connect::Origin;
 use super::super::objects::Service;
 use super::*;
+use crate::publish::Clock;
 use crate::sources::metrics::RequestMetrics;
 
 /// A part of the query that is expected, and the answer: status and body.
@@ -68,6 +69,7 @@ async fn play(script: &[Exchange], last: &str) -> String {
     let access = Arc::new(Access::new(
         Origin::Fixed(Box::new(config)),
         RequestMetrics::default(),
+        Clock::default(),
     ));
     let mut watch = Watch::<Service>::new(
         access,

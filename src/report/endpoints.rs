@@ -8,29 +8,28 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::cli::Verdict;
 use crate::proto::tributary_v1 as proto;
 
 /// The endpoints behind an authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub struct Report {
     /// The authority in full.
-    pub(super) authority: String,
+    pub authority: String,
     /// The API that was asked.
-    pub(super) api: Api,
+    pub api: Api,
     /// Where the endpoints come from.
-    pub(super) resolution: Resolution,
+    pub resolution: Resolution,
     /// The Services that contribute or should; empty if the API does not say.
-    pub(super) members: Vec<Member>,
+    pub members: Vec<Member>,
     /// The endpoints, in order of address.
-    pub(super) endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<Endpoint>,
 }
 
 /// The API that was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Api {
+pub enum Api {
     /// `tributary.v1`: everything is known.
     Introspection,
     /// Linkerd's `Get`: only endpoints that are served, and nothing about members.
@@ -40,7 +39,7 @@ pub(super) enum Api {
 /// Where the endpoints of an authority come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Resolution {
+pub enum Resolution {
     /// The API does not say, or says something newer than this program.
     Unknown,
     /// The Service itself.
@@ -54,19 +53,23 @@ pub(super) enum Resolution {
 /// A Service that contributes, or should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Member {
-    pub(super) cluster: String,
-    pub(super) service: String,
-    pub(super) namespace: String,
-    pub(super) state: MemberState,
+pub struct Member {
+    /// Its cluster.
+    pub cluster: String,
+    /// The name of the Service there.
+    pub service: String,
+    /// Its namespace there.
+    pub namespace: String,
+    /// Whether it contributes.
+    pub state: MemberState,
     /// Since its cluster's API server last said anything.
-    pub(super) age_seconds: Option<u64>,
+    pub age_seconds: Option<u64>,
 }
 
 /// Whether a member contributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum MemberState {
+pub enum MemberState {
     /// Something newer than this program.
     Unknown,
     /// It contributes what is true now.
@@ -82,61 +85,69 @@ pub(super) enum MemberState {
 /// One endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Endpoint {
+pub struct Endpoint {
     /// `ip:port`.
-    pub(super) address: String,
-    pub(super) cluster: Option<String>,
-    pub(super) zone: Option<String>,
-    pub(super) node: Option<String>,
-    pub(super) hostname: Option<String>,
+    pub address: String,
+    /// The cluster it is in.
+    pub cluster: Option<String>,
+    /// Its zone, as its own cluster calls it.
+    pub zone: Option<String>,
+    /// The node it runs on.
+    pub node: Option<String>,
+    /// The host name it has within its Service.
+    pub hostname: Option<String>,
     /// `local`, `remote` or `unknown`.
-    pub(super) locality: String,
+    pub locality: String,
     /// Whether a client is told about it.
-    pub(super) served: bool,
-    pub(super) weight: u32,
-    pub(super) workload: Option<Workload>,
-    pub(super) identity: Option<String>,
+    pub served: bool,
+    /// Its share of the traffic; 0 if it is not served.
+    pub weight: u32,
+    /// What runs there.
+    pub workload: Option<Workload>,
+    /// The TLS identity that clients are told to expect.
+    pub identity: Option<String>,
     /// `h2` or `opaque`.
-    pub(super) protocol_hint: Option<String>,
-    /// Why it is not served.
-    pub(super) note: Option<String>,
+    pub protocol_hint: Option<String>,
+    /// Why it is not served, or what is odd about it.
+    pub note: Option<String>,
+    /// The EndpointSlice that lists it, `namespace/name`.
+    pub slice: Option<String>,
 }
 
 /// What runs at an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Workload {
-    pub(super) kind: String,
-    pub(super) name: String,
-    pub(super) namespace: Option<String>,
+pub struct Workload {
+    /// Its kind, as Kubernetes spells it.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: Option<String>,
 }
 
 // === impl Report ===
 
 impl Report {
     /// How many endpoints clients are told about.
-    pub(super) fn served(&self) -> usize {
+    pub fn served(&self) -> usize {
         self.endpoints
             .iter()
             .filter(|endpoint| endpoint.served)
             .count()
     }
 
-    /// Whether there is something to look into.
-    pub(super) fn verdict(&self) -> Verdict {
+    /// Whether there is nothing to look into.
+    pub fn is_fine(&self) -> bool {
         let all_synced = self
             .members
             .iter()
             .all(|member| member.state == MemberState::Synced);
-        if all_synced && self.served() > 0 {
-            Verdict::Fine
-        } else {
-            Verdict::Findings
-        }
+        all_synced && self.served() > 0
     }
 
     /// Whether the cluster alone does not tell members apart.
-    pub(super) fn clusters_repeat(&self) -> bool {
+    pub fn clusters_repeat(&self) -> bool {
         let mut clusters = BTreeSet::new();
         !self
             .members
@@ -161,7 +172,7 @@ impl From<proto::EndpointsSnapshot> for Report {
 
 impl Resolution {
     /// The resolution in words.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Local => "local",
@@ -186,7 +197,7 @@ impl From<proto::Resolution> for Resolution {
 
 impl Member {
     /// Since its cluster's API server last said anything.
-    pub(super) fn age(&self) -> Option<Duration> {
+    pub fn age(&self) -> Option<Duration> {
         self.age_seconds.map(Duration::from_secs)
     }
 }
@@ -207,7 +218,7 @@ impl From<proto::Member> for Member {
 
 impl MemberState {
     /// The state as one word.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Synced => "synced",
@@ -251,22 +262,23 @@ impl From<proto::Endpoint> for Endpoint {
             identity: known(endpoint.identity),
             protocol_hint: known(endpoint.protocol_hint),
             note: known(endpoint.note),
+            slice: known(endpoint.slice),
         }
     }
 }
 
 /// The text, unless it is empty.
-pub(super) fn known(text: String) -> Option<String> {
+pub fn known(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
 /// Answers for tests of whatever shows them.
 #[cfg(test)]
-pub(super) mod samples {
+pub(crate) mod samples {
     use super::*;
 
     /// A member called `web`, silent for 400 s if it is stale.
-    pub(in crate::cli::endpoints) fn member(cluster: &str, state: MemberState) -> Member {
+    pub(crate) fn member(cluster: &str, state: MemberState) -> Member {
         Member {
             cluster: cluster.to_owned(),
             service: "web".to_owned(),
@@ -277,7 +289,7 @@ pub(super) mod samples {
     }
 
     /// A meshed Pod in the client's zone.
-    pub(in crate::cli::endpoints) fn endpoint(address: &str, cluster: &str) -> Endpoint {
+    pub(crate) fn endpoint(address: &str, cluster: &str) -> Endpoint {
         let some = |text: &str| Some(text.to_owned());
         Endpoint {
             address: address.to_owned(),
@@ -296,11 +308,12 @@ pub(super) mod samples {
             identity: some("default.shop.serviceaccount.identity.linkerd.cluster.local"),
             protocol_hint: some("h2"),
             note: None,
+            slice: some("shop/web-abcde"),
         }
     }
 
     /// Three clusters, of which one is stale and has an endpoint that is draining.
-    pub(in crate::cli::endpoints) fn federated() -> Report {
+    pub(crate) fn federated() -> Report {
         let mut far = endpoint("10.42.1.3:8080", "home");
         far.zone = Some("eu-1b".to_owned());
         "remote".clone_into(&mut far.locality);
@@ -331,18 +344,17 @@ pub(super) mod samples {
 #[cfg(test)]
 mod tests {
     use super::samples::federated;
-    use super::*;
 
     #[test]
     fn anything_that_is_not_well_is_a_finding() {
         let mut report = federated();
-        assert_eq!(report.verdict(), Verdict::Findings);
+        assert!(!report.is_fine());
         report.members.pop();
-        assert_eq!(report.verdict(), Verdict::Fine);
+        assert!(report.is_fine());
         for endpoint in &mut report.endpoints {
             endpoint.served = false;
         }
-        assert_eq!(report.verdict(), Verdict::Findings);
+        assert!(!report.is_fine());
     }
 
     #[test]
@@ -361,7 +373,8 @@ mod tests {
                 "address": "10.60.0.5:8080", "cluster": "east", "zone": null, "node": "node-1", "hostname": null,
                 "locality": "unknown", "served": false, "weight": 0,
                 "workload": {"kind": "Pod", "name": "web-5d9c-x2k", "namespace": "shop"},
-                "identity": null, "protocolHint": "h2", "note": "draining (terminating, serving)"
+                "identity": null, "protocolHint": "h2", "note": "draining (terminating, serving)",
+                "slice": "shop/web-abcde"
             }]
         });
         assert_eq!(serde_json::to_value(&report).unwrap(), expected);

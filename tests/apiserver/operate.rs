@@ -1,0 +1,6 @@
+//! What people are told who run it: explanations, clusters, findings, history.
+
+#[path = "operate/check.rs"]
+mod check;
+#[path = "operate/explain.rs"]
+mod explain;
