@@ -15,7 +15,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 use tracing::{error, info};
 
 use crate::admin::{ProcessCollector, Registries};
@@ -31,10 +30,12 @@ use crate::publish::{
     change_channel,
 };
 use crate::readiness::Readiness;
+use crate::server::Routes;
 use crate::sources::file::{FileConfig, FileMetrics, FileSource};
 use crate::sources::k8s::{HomeAccess, KubernetesConfig, KubernetesSource};
 use crate::sources::metrics::SourceMetrics;
 use crate::writer::{self, Writer};
+
 use crate::{admin, server};
 
 /// Names under which `grpc.health.v1` answers, besides the empty one.
@@ -194,7 +195,14 @@ impl App {
             .linkerd
             .register_collector(Box::new(LinkerdCollector::new(catalog.clone())));
 
+        let indexer = indexer.at_most_every(config.publish_interval);
+
         let mut tasks = JoinSet::new();
+        let unused = catalog.clone().let_go_of_unused(shutdown.rest.clone());
+        tasks.spawn(async move {
+            unused.await;
+            ("views", Ok(()))
+        });
         tasks.spawn_blocking(move || {
             indexer.run(receiver);
             ("indexer", Ok(()))
@@ -303,7 +311,9 @@ impl App {
             &config.cluster_domain,
             streams.clone(),
         );
-        let routes = Routes::new(destination).add_service(IntrospectionServer::new(introspection));
+        let routes = Routes::default()
+            .add(destination)
+            .add(IntrospectionServer::new(introspection));
         let readiness = self.readiness.clone();
         let settings = server::Settings {
             drain: config.drain_timeout,
@@ -343,7 +353,7 @@ impl App {
             task.run(rest).await;
             ("xDS names", Ok(()))
         });
-        let routes = Routes::new(xds.aggregated()).add_service(xds.endpoints());
+        let routes = Routes::default().add(xds.aggregated()).add(xds.endpoints());
         let readiness = self.readiness.clone();
         let settings = server::Settings {
             drain: config.drain_timeout,

@@ -116,6 +116,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// How long a client may leave what it is sent unread before its stream is cut; the longest there is means for ever.
     pub stream_stall_timeout: Duration,
+    /// The shortest time between two states of anything that clients are told.
+    pub publish_interval: Duration,
     /// Whether and how EndpointSlices are written.
     pub writer: WriterConfig,
     /// What is logged, and how.
@@ -439,6 +441,7 @@ impl Config {
             } else {
                 args.stream_stall_timeout
             },
+            publish_interval: args.publish_interval,
             writer,
             log: args.log.into(),
             notices,
@@ -484,6 +487,7 @@ impl Config {
             max_streams: 1,
             drain_timeout: Duration::ZERO,
             stream_stall_timeout: Duration::MAX,
+            publish_interval: Duration::ZERO,
             log: LogConfig {
                 level: log.level,
                 format: LogFormat::Plain,

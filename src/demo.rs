@@ -391,6 +391,7 @@ fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: Log
         max_streams: 1000,
         drain_timeout: DRAIN_TIMEOUT,
         stream_stall_timeout: Duration::from_mins(5),
+        publish_interval: Duration::ZERO,
         writer: WriterConfig::off(world::HOME.into()),
         log,
         notices: Vec::new(),

@@ -65,8 +65,8 @@ pub struct Touched {
     pub addresses: BTreeSet<IpAddr>,
     /// ServiceProfiles of the home cluster that have to be looked at again.
     pub profiles: BTreeSet<ProfileName>,
-    /// Whether the zones of the home cluster's Nodes changed.
-    pub nodes: bool,
+    /// Nodes of the home cluster whose zones have to be looked at again.
+    pub nodes: BTreeSet<NodeName>,
     /// Whether a cluster came, went, or changed its state.
     pub clusters: bool,
     /// Whether something that is counted of a cluster changed.
@@ -261,12 +261,9 @@ impl Index {
         self.home_shard().into_iter().flat_map(Shard::service_names)
     }
 
-    /// Zones of the home cluster's Nodes; none until it is synced.
-    pub fn node_zones(&self) -> HashMap<NodeName, Zone> {
-        self.home_shard()
-            .into_iter()
-            .flat_map(Shard::node_zones)
-            .collect()
+    /// The zone of a Node of the home cluster, as far as it is known; `None` until the cluster is synced.
+    pub fn zone_of(&self, node: &NodeName) -> Option<&Zone> {
+        self.home_shard()?.zone_of(node)
     }
 
     /// Whether every link has been reported: a cluster that is not known now is not linked.
@@ -340,10 +337,10 @@ impl Index {
             touched.clusters |= outcome.sync_changed;
             touched.sizes |= outcome.sizes;
             if was_synced {
-                touched.nodes |= home && outcome.nodes;
                 touched.addresses.extend(outcome.addresses);
                 touched.clusters |= outcome.services.iter().any(is_cluster_service);
                 if home {
+                    touched.nodes.extend(outcome.nodes);
                     touched.profiles.extend(outcome.profiles);
                     for (service, before, after) in &outcome.memberships {
                         self.dependents_replace(service, before.as_ref(), after.as_ref());
@@ -423,7 +420,8 @@ impl Index {
             touched.services.extend(self.home_services().cloned());
             touched.services.extend(sliced.cloned());
             touched.profiles.extend(profiles.cloned());
-            touched.nodes = true;
+            let nodes = home.into_iter().flat_map(Shard::node_names);
+            touched.nodes.extend(nodes.cloned());
         }
         if let Some(known) = self.clusters.get(cluster) {
             touched.addresses.extend(known.addresses());

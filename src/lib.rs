@@ -5,6 +5,7 @@
 //! point at [`model`]; [`app`] wires it all. Where it is turned on, the [`writer`] keeps EndpointSlices for gateways.
 
 pub mod admin;
+pub mod answer;
 pub mod app;
 pub mod cli;
 pub mod config;

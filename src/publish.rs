@@ -6,6 +6,7 @@
 
 mod catalog;
 mod changed;
+mod channel;
 mod clock;
 mod indexer;
 mod metrics;
@@ -13,20 +14,22 @@ mod news;
 mod overview;
 mod published;
 mod reader;
+mod retention;
 mod said;
 mod sender;
 mod status;
 mod survey;
 mod tables;
 
-pub use catalog::{Catalog, Subscription};
+pub use catalog::Catalog;
 pub use changed::ChangedServices;
+pub use channel::{Subscription, ViewSubscription};
 pub use clock::Clock;
 pub use indexer::{IndexMetrics, Indexer};
 pub use metrics::{ClusterCollector, LinkerdCollector};
 pub use overview::{ServiceOverview, ViewOverview};
 pub use published::{Frames, ViewVersion};
-pub use reader::{Look, Reader};
+pub use reader::{Look, Place, Reader};
 pub use said::SaidOnce;
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
 pub use status::{ClusterStatus, Connection, KindStatus, LinkInfo, Proof, StatusBoard};

@@ -5,23 +5,26 @@
 mod calls;
 mod connection;
 mod cork;
+mod departures;
 mod greeted;
 mod incoming;
 mod messages;
 mod requests;
+mod routes;
 mod services;
 mod streams;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use hyper_util::rt::TokioTimer;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 use tonic::transport::server::Connected;
 use tonic_health::ServingStatus;
 use tracing::info;
@@ -30,7 +33,8 @@ use calls::Calls;
 use connection::Connection;
 pub use incoming::raise_open_files;
 use requests::Requests;
-use services::Services;
+pub use routes::Routes;
+use services::{Offer, Services};
 
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::readiness::Readiness;
@@ -53,10 +57,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const OVERDUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the gRPC listener counts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     accept_errors: Counter,
-    stalled: Counter,
+    connections: connection::Metrics,
     calls: Calls,
 }
 
@@ -83,7 +87,10 @@ impl Metrics {
     ) -> Result<Self, prost::DecodeError> {
         let metrics = Self {
             accept_errors: Counter::default(),
-            stalled: Counter::default(),
+            connections: connection::Metrics {
+                stalled: Counter::default(),
+                lag_seconds: Histogram::new(exponential_buckets(0.000_25, 4.0, 9)),
+            },
             calls: Calls::register(
                 linkerd,
                 &[
@@ -102,7 +109,13 @@ impl Metrics {
         ours.register(
             "grpc_stalled",
             "Streams and connections cut because their clients did not read what they were sent",
-            metrics.stalled.clone(),
+            metrics.connections.stalled.clone(),
+        );
+        ours.register_with_unit(
+            "grpc_lag",
+            "Time from receiving a change to having handed it to the kernel, once each time that a connection writes",
+            Unit::Seconds,
+            metrics.connections.lag_seconds.clone(),
         );
         Ok(metrics)
     }
@@ -140,12 +153,17 @@ pub async fn serve(
     let (health, health_service) = tonic_health::server::health_reporter();
     let requests = Requests::default();
     info!(%addr, "gRPC server listening");
-    let routes = Routes::from(routes.into_axum_router().layer(requests.clone()))
-        .add_service(health_service)
-        .add_service(descriptors().build_v1()?)
-        .add_service(descriptors().build_v1alpha()?);
-    let routes = Routes::from(routes.into_axum_router().layer(metrics.calls.clone())).prepare();
-    let serving = connections(listener, routes, metrics, settings, shutdown.clone());
+    let beside = Routes::default()
+        .add(health_service)
+        .add(descriptors().build_v1()?)
+        .add(descriptors().build_v1alpha()?);
+    let offer = Offer {
+        routes,
+        beside,
+        calls: metrics.calls.clone(),
+        requests: requests.clone(),
+    };
+    let serving = connections(listener, offer, metrics, settings, shutdown.clone());
     tokio::select! {
         () = serving => Ok(()),
         () = report_health(&health, health_of, &readiness) => Ok(()),
@@ -162,11 +180,12 @@ pub async fn serve(
 /// Accepts connections until `shutdown`, and ends when all of them have.
 async fn connections(
     listener: tokio::net::TcpListener,
-    routes: Routes,
+    offer: Offer,
     metrics: Metrics,
     settings: Settings,
     shutdown: CancellationToken,
 ) {
+    let offer = Arc::new(offer);
     let mut connections = JoinSet::new();
     {
         let mut incoming = pin!(incoming::incoming(listener, metrics.accept_errors));
@@ -178,19 +197,16 @@ async fn connections(
                     let Some(socket) = accepted else {
                         break;
                     };
-                    let stalled = metrics.stalled.clone();
                     let client = socket.connect_info();
                     let connection = Connection::new(
                         socket,
                         |io, births| {
-                            let services = Services::new(routes.clone(), client, births.clone());
+                            let services = Services::new(Arc::clone(&offer), client, births.clone());
                             http2(births).serve_connection(io, services)
                         },
                         shutdown.clone(),
                         settings.stall_timeout,
-                        move |count| {
-                            stalled.inc_by(count);
-                        },
+                        metrics.connections.clone(),
                     );
                     connections.spawn(connection);
                 }

@@ -49,6 +49,11 @@ const RULES: &[Rule] = &[
         never: &["kube", "tonic", "prost"],
     },
     Rule {
+        place: "answer",
+        ours: &[],
+        never: KUBERNETES,
+    },
+    Rule {
         place: "publish",
         ours: &["model", "index", "publish", "readiness"],
         never: &["kube", "k8s_openapi", "tonic", "prost", "hyper"],
@@ -61,6 +66,7 @@ const RULES: &[Rule] = &[
     Rule {
         place: "frontends/destination",
         ours: &[
+            "answer",
             "model",
             "index",
             "publish",
@@ -112,7 +118,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         place: "server",
-        ours: &["proto", "readiness"],
+        ours: &["answer", "proto", "readiness"],
         never: KUBERNETES,
     },
     Rule {

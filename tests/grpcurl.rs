@@ -128,19 +128,31 @@ fn introspection_is_asked_by_what_reflection_says() {
         let (_manifests, server) = shop().await?;
         let service = "tributary.v1.Introspection";
         let described = grpcurl(&server, None, &["describe", service])?;
-        assert!(described.contains("each rule that kept it or dropped it"), "{described}");
+        assert!(
+            described.contains("each rule that kept it or dropped it"),
+            "{described}"
+        );
         let ask = |method: &str, request: &str| {
             let method = format!("{service}/{method}");
             let answer = grpcurl(&server, Some(request), &[&method])?;
             anyhow::Ok(serde_json::from_str::<serde_json::Value>(&answer)?)
         };
         let clusters = ask("ListClusters", "{}")?;
-        assert_eq!(clusters["clusters"][0]["state"], "CLUSTER_STATE_SYNCED", "{clusters}");
+        assert_eq!(
+            clusters["clusters"][0]["state"], "CLUSTER_STATE_SYNCED",
+            "{clusters}"
+        );
         let services = ask("ListServices", r#"{"contains": "web.sh"}"#)?;
         assert_eq!(services["services"][0]["name"], "web", "{services}");
         assert_eq!(services["services"][0]["ready"], 2, "{services}");
-        let explained = ask("Explain", r#"{"authority": "web.shop.svc.cluster.local:80", "ip": "10.1.0.1"}"#)?;
-        assert_eq!(explained["verdict"], "10.1.0.1 is in the answer.", "{explained}");
+        let explained = ask(
+            "Explain",
+            r#"{"authority": "web.shop.svc.cluster.local:80", "ip": "10.1.0.1"}"#,
+        )?;
+        assert_eq!(
+            explained["verdict"], "10.1.0.1 is in the answer.",
+            "{explained}"
+        );
         let findings = ask("ListFindings", "{}")?;
         assert!(findings["findings"].is_array(), "{findings}");
 
@@ -149,7 +161,10 @@ fn introspection_is_asked_by_what_reflection_says() {
         let views = ask("ListViews", "{}")?;
         assert_eq!(views["views"][0]["service"], "web", "{views}");
         assert_eq!(views["views"][0]["streams"], 1, "{views}");
-        let refused = ask("Explain", r#"{"authority": "web.shop.svc.cluster.local:80", "ip": "x"}"#);
+        let refused = ask(
+            "Explain",
+            r#"{"authority": "web.shop.svc.cluster.local:80", "ip": "x"}"#,
+        );
         assert!(refused.is_err());
         Ok(())
     });

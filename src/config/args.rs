@@ -25,6 +25,8 @@ pub(super) use client::{
 
 /// Most streams that can be asked for.
 const STREAMS_MAX: u32 = 10_000_000;
+/// Longest [`ServeArgs::publish_interval`]: what is told later than this is told too late.
+const PUBLISH_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
 /// Endpoint discovery for multi-cluster Kubernetes.
 ///
@@ -410,6 +412,13 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STREAM_STALL_TIMEOUT", default_value = "5m", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) stream_stall_timeout: Duration,
 
+    /// Tell clients of changes at most once in this time, up to 100ms; those that come in between are told as one
+    ///
+    /// The first change after a quiet time is told at once. Worth it where endpoints come and go all the time and processor
+    /// time is short: clients that fall behind are told the latest state at once anyway.
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_PUBLISH_INTERVAL", default_value = "0", value_parser = parse_publish_interval, help_heading = "Limits")]
+    pub(super) publish_interval: Duration,
+
     #[command(flatten)]
     pub(super) writer: WriterArgs,
 
@@ -552,6 +561,14 @@ fn parse_streams(text: &str) -> Result<u32, String> {
     number
         .filter(|number| (1..=STREAMS_MAX).contains(number))
         .ok_or_else(|| format!("expected a whole number from 1 to {STREAMS_MAX}"))
+}
+
+fn parse_publish_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text)?;
+    if interval > PUBLISH_INTERVAL_MAX {
+        return Err("must be at most 100ms".to_owned());
+    }
+    Ok(interval)
 }
 
 fn parse_http2(text: &str) -> Result<MaybeHttp2, String> {

@@ -89,6 +89,7 @@ fn every_serve_flag_has_a_default() {
     assert_eq!(config.startup_grace, Duration::from_secs(2));
     assert_eq!(config.drain_timeout, Duration::from_secs(10));
     assert_eq!(config.stream_stall_timeout, Duration::from_mins(5));
+    assert_eq!(config.publish_interval, Duration::ZERO);
     assert_eq!(config.max_streams, 200_000);
     assert_eq!(
         (config.log.level, config.log.format),

@@ -17,9 +17,9 @@ use super::{
     MeshPolicy, Object, ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot,
     Touched, View, ViewEndpoint, ViewKey, apply, diff, explain, select,
 };
-use crate::model::{ClusterName, ProfileFacts, ProfileName, ServiceName, Workload};
+use crate::model::{ClusterName, NodeName, ProfileFacts, ProfileName, ServiceName, Workload, Zone};
 use crate::testing::{ClusterBuilder, HOME, cluster};
-use history::{Query, Saying, Speaker, Step, addresses, history, profiles, services};
+use history::{Query, Saying, Speaker, Step, addresses, history, nodes, profiles, services};
 use naive::{Naive, Row, Session};
 
 /// An index, and a model of it that has heard the same.
@@ -122,7 +122,12 @@ impl Run {
                 "{name} changed untouched by {said:?}",
             );
         }
-        assert!(touched.nodes || before.zones == after.zones, "{said:?}");
+        for (node, now) in &after.zones {
+            assert!(
+                before.zones[node] == *now || touched.nodes.contains(node),
+                "{node} changed untouched by {said:?}",
+            );
+        }
         assert!(
             touched.clusters || before.states() == after.states(),
             "{said:?}"
@@ -219,7 +224,7 @@ impl Run {
 struct Picture {
     snapshots: BTreeMap<ServiceName, ServiceSnapshot>,
     clusters: Vec<ClusterSummary>,
-    zones: BTreeMap<String, String>,
+    zones: BTreeMap<NodeName, Option<Zone>>,
     addresses: BTreeMap<IpAddr, Address>,
     profiles: BTreeMap<ProfileName, Option<Arc<ProfileFacts>>>,
 }
@@ -227,14 +232,11 @@ struct Picture {
 impl Picture {
     fn of(index: &Index) -> Self {
         let snapshot = |name: ServiceName| (name.clone(), index.snapshot(&name));
-        let zones = index.node_zones();
-        let zones = zones
-            .iter()
-            .map(|(node, zone)| (node.to_string(), zone.to_string()));
+        let zone = |node: NodeName| (node.clone(), index.zone_of(&node).cloned());
         Self {
             snapshots: services().into_iter().map(snapshot).collect(),
             clusters: index.clusters(),
-            zones: zones.collect(),
+            zones: nodes().into_iter().map(zone).collect(),
             addresses: addresses()
                 .into_iter()
                 .map(|ip| (ip, index.address(ip)))

@@ -402,6 +402,12 @@ impl ViewKey {
             node: client.node.clone().filter(|_| snapshot.depends_on_node()),
         }
     }
+
+    /// Whether it is, of a client that asks for this port and instance, the key for this snapshot too.
+    pub fn is_of(&self, snapshot: &ServiceSnapshot, client: &ClientLocality) -> bool {
+        let node = client.node.as_ref().filter(|_| snapshot.depends_on_node());
+        self.zone == client.zone && self.node.as_ref() == node
+    }
 }
 
 // === impl View ===

@@ -59,8 +59,8 @@ pub(super) struct Outcome {
     pub(super) addresses: BTreeSet<IpAddr>,
     /// ServiceProfiles that differ.
     pub(super) profiles: BTreeSet<ProfileName>,
-    /// Whether zones of Nodes differ.
-    pub(super) nodes: bool,
+    /// Nodes that differ.
+    pub(super) nodes: BTreeSet<NodeName>,
     /// Whether a kind became read or unreadable.
     pub(super) sync_changed: bool,
     /// Whether something that is counted differs.
@@ -153,10 +153,12 @@ impl Shard {
         }
     }
 
-    pub(super) fn node_zones(&self) -> impl Iterator<Item = (NodeName, Zone)> {
-        self.nodes
-            .iter()
-            .filter_map(|(name, facts)| Some((name.clone(), facts.zone.clone()?)))
+    pub(super) fn zone_of(&self, node: &NodeName) -> Option<&Zone> {
+        self.nodes.get(node)?.zone.as_ref()
+    }
+
+    pub(super) fn node_names(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
     }
 
     /// Every address that somebody claims, in no particular order.
@@ -341,8 +343,8 @@ impl Shard {
             }
             Object::Node(name, facts) => {
                 if self.nodes.get(&name) != Some(&facts) {
-                    self.nodes.insert(name, facts);
-                    outcome.nodes = true;
+                    self.nodes.insert(name.clone(), facts);
+                    outcome.nodes.insert(name);
                 }
             }
             Object::Owner(name, owner) => {
@@ -365,7 +367,11 @@ impl Shard {
             ObjectName::Service(name) => self.set_service(name.clone(), None, outcome),
             ObjectName::Slice(name) => self.set_slice(name.clone(), None, outcome),
             ObjectName::Endpoints(name) => self.set_endpoints(name, Box::default(), outcome),
-            ObjectName::Node(name) => outcome.nodes |= self.nodes.remove(name).is_some(),
+            ObjectName::Node(name) => {
+                if self.nodes.remove(name).is_some() {
+                    outcome.nodes.insert(name.clone());
+                }
+            }
             ObjectName::Pod(name) => {
                 self.set_workload(&WorkloadName::Pod(name.clone()), outcome, |workloads| {
                     workloads.set_pod(name.clone(), None)

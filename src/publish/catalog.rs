@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -11,17 +10,16 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::changed::{ChangedServices, Feeds};
-use super::news::{Follower, News};
-use super::published::{ViewTable, ViewVersion};
-use super::reader::Reader;
+use super::channel::{Channel, Subscription};
+use super::published::Delivery;
+use super::reader::{Place, Reader};
 use super::said::SaidOnce;
 use super::status::StatusBoard;
 use super::tables::Tables;
 use crate::index::{
-    Address, Chunk, ClientLocality, ClusterState, ClusterSummary, SelectPolicy, ServiceSnapshot,
-    View, ViewKey,
+    Address, Chunk, ClusterState, ClusterSummary, SelectPolicy, ServiceSnapshot, View,
 };
-use crate::model::{ClusterName, ClusterRole, NodeName, ServiceFacts, ServiceName, Text, Zone};
+use crate::model::{ClusterName, ClusterRole, NodeName, ServiceFacts, ServiceName, Zone};
 
 /// Different warnings about what clients ask for that are logged.
 const WARNINGS_MAX: usize = 200;
@@ -35,41 +33,12 @@ pub(super) struct Shared {
     pub(super) services: RwLock<HashMap<ServiceName, Arc<Channel>>>,
     pub(super) tables: Tables,
     pub(super) feeds: Feeds,
-    pub(super) node_zones: watch::Sender<Arc<HashMap<NodeName, Zone>>>,
-    /// Of `node_zones`.
-    pub(super) zone_news: Arc<News>,
     pub(super) clusters: watch::Sender<Arc<[ClusterSummary]>>,
     pub(super) policy: SelectPolicy,
     pub(super) board: StatusBoard,
+    pub(super) delivery: Delivery,
     said: Mutex<SaidOnce>,
     started: Instant,
-}
-
-/// One published state of a Service.
-#[derive(Debug)]
-pub(super) struct Published {
-    pub(super) revision: u64,
-    pub(super) snapshot: ServiceSnapshot,
-}
-
-/// How one Service reaches its readers: always the latest state, and the views they share.
-#[derive(Debug)]
-pub(super) struct Channel {
-    pub(super) latest: watch::Sender<Arc<Published>>,
-    /// Of `latest`; told of after it is replaced.
-    pub(super) news: Arc<News>,
-    pub(super) views: ViewTable,
-}
-
-/// One reader's hold on a Service. The last one to let go takes what was kept for readers along.
-#[derive(Debug)]
-pub struct Subscription {
-    channel: Arc<Channel>,
-    /// Always there, but for the end of `drop`.
-    latest: Option<watch::Receiver<Arc<Published>>>,
-    news: Follower,
-    zone_news: Follower,
-    catalog: Catalog,
 }
 
 // === impl Catalog ===
@@ -80,11 +49,10 @@ impl Catalog {
             services: RwLock::default(),
             tables: Tables::default(),
             feeds: Feeds::default(),
-            node_zones: watch::Sender::default(),
-            zone_news: Arc::default(),
             clusters: watch::Sender::default(),
             policy,
             board,
+            delivery: Delivery::default(),
             said: Mutex::new(SaidOnce::up_to(WARNINGS_MAX)),
             started: Instant::now(),
         }))
@@ -101,21 +69,14 @@ impl Catalog {
         // All under the lock: a channel is only dropped under it, and only while nobody reads it.
         let services = self.0.services.read();
         let channel = services.get(service)?;
-        let latest = channel.latest.subscribe();
-        latest.borrow().snapshot.facts.as_ref()?;
-        Some(Subscription {
-            channel: Arc::clone(channel),
-            latest: Some(latest),
-            news: channel.news.follow(),
-            zone_news: self.0.zone_news.follow(),
-            catalog: self.clone(),
-        })
+        channel.latest().snapshot.facts.as_ref()?;
+        Some(Subscription::new(channel, self))
     }
 
     /// What is known of a Service now; `None` if the home cluster does not have it.
     pub fn snapshot(&self, service: &ServiceName) -> Option<ServiceSnapshot> {
         let services = self.0.services.read();
-        let published = Arc::clone(&services.get(service)?.latest.borrow());
+        let published = services.get(service)?.latest();
         drop(services);
         published.snapshot.facts.as_ref()?;
         Some(published.snapshot.clone())
@@ -127,9 +88,14 @@ impl Catalog {
         let services = self.0.services.read();
         let multicluster = services
             .iter()
-            .filter(|(_, channel)| channel.latest.borrow().snapshot.is_multicluster());
+            .filter(|(_, channel)| channel.latest().snapshot.is_multicluster());
         feed.tell(multicluster.map(|(service, _)| service.clone()));
         changed
+    }
+
+    /// Where a client on a Node is, from now on; a Node that nobody has is nowhere, until it is there.
+    pub fn place(&self, node: Option<NodeName>) -> Place {
+        Place::new(self, node)
     }
 
     /// A reader that follows whatever it looks at.
@@ -151,12 +117,16 @@ impl Catalog {
     /// What a Service of the home cluster says, if it is there.
     pub(super) fn service(&self, name: &ServiceName) -> Option<Arc<ServiceFacts>> {
         let services = self.0.services.read();
-        let latest = services.get(name)?.latest.borrow();
-        latest.snapshot.facts.clone()
+        services.get(name)?.latest().snapshot.facts.clone()
     }
 
     /// Logs that somebody asks for a port that no member of a Service defines, where it is news.
-    fn note_undefined_port(&self, snapshot: &ServiceSnapshot, port: u16, before: Option<&View>) {
+    pub(super) fn note_undefined_port(
+        &self,
+        snapshot: &ServiceSnapshot,
+        port: u16,
+        before: Option<&View>,
+    ) {
         let defined = |facts: &ServiceFacts| facts.ports.iter().any(|known| known.port == port);
         let mut members = snapshot
             .members
@@ -174,7 +144,8 @@ impl Catalog {
 
     /// The zone of a Node of the home cluster, as far as it is known.
     pub fn zone_of(&self, node: &NodeName) -> Option<Zone> {
-        self.0.node_zones.borrow().get(node).cloned()
+        let zone = self.0.tables.zones.get(node)?;
+        Some(Zone::clone(&zone))
     }
 
     /// Every cluster, in name order.
@@ -222,9 +193,14 @@ impl Catalog {
         self.0.services.read().len()
     }
 
-    /// Number of Services, addresses and ServiceProfiles that readers follow one by one.
+    /// Number of Services, addresses, ServiceProfiles and Nodes that readers follow one by one.
     pub fn followed_count(&self) -> usize {
         self.0.tables.topics.len()
+    }
+
+    /// What is counted of telling streams.
+    pub(super) fn delivery(&self) -> &Delivery {
+        &self.0.delivery
     }
 
     /// Number of views that are kept for streams to share.
@@ -240,89 +216,6 @@ fn home_synced(clusters: &[ClusterSummary]) -> bool {
         .any(|known| known.role == ClusterRole::Home && known.state == ClusterState::Synced)
 }
 
-// === impl Subscription ===
-
-impl Subscription {
-    fn published(&self) -> Arc<Published> {
-        Arc::clone(&self.channel.latest.borrow())
-    }
-
-    /// What is known of the Service now.
-    pub fn snapshot(&self) -> ServiceSnapshot {
-        self.published().snapshot.clone()
-    }
-
-    /// Looks at what is known of the Service now, without copying it.
-    pub fn with_snapshot<T>(&self, look: impl FnOnce(&ServiceSnapshot) -> T) -> T {
-        look(&self.published().snapshot)
-    }
-
-    /// What a client is to be told now. Clients that are told the same share one version.
-    pub fn view(
-        &self,
-        port: u16,
-        instance: Option<&Text>,
-        client: &ClientLocality,
-    ) -> Arc<ViewVersion> {
-        let published = self.published();
-        let snapshot = &published.snapshot;
-        let key = ViewKey::new(snapshot, port, instance.cloned(), client);
-        let policy = self.catalog.policy();
-        self.channel.views.view(
-            published.revision,
-            snapshot,
-            &key,
-            policy,
-            |view, before| {
-                self.catalog.note_undefined_port(snapshot, port, before);
-                for collision in &view.collisions {
-                    if before.is_none_or(|before| !before.collisions.contains(collision)) {
-                        warn!(
-                            service = %snapshot.service,
-                            address = %collision.socket,
-                            serving = %collision.winner,
-                            ignoring = %collision.loser,
-                            "two clusters claim one address"
-                        );
-                    }
-                }
-            },
-        )
-    }
-
-    /// Waits until the Service, or the zone of any Node, may have changed.
-    pub async fn changed(&mut self) {
-        std::future::poll_fn(|context| self.poll_changed(context)).await;
-    }
-
-    /// Ready when the Service, or the zone of any Node, may have changed since this was ready last.
-    pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // Both, so that whichever comes next wakes.
-        let news = self.news.poll_news(context);
-        let zone_news = self.zone_news.poll_news(context);
-        if news.is_ready() || zone_news.is_ready() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        // Let go first, look then: the writer publishes first and counts the readers then, so one of the two notices.
-        self.latest = None;
-        if self.channel.latest.receiver_count() > 0 {
-            return;
-        }
-        self.channel.views.sweep();
-        let published = self.published();
-        if published.snapshot.facts.is_none() {
-            self.catalog.shared().forget(&published.snapshot.service);
-        }
-    }
-}
-
 // === impl Shared ===
 
 impl Shared {
@@ -330,7 +223,7 @@ impl Shared {
     pub(super) fn forget(&self, service: &ServiceName) {
         let mut services = self.services.write();
         let unused = services.get(service).is_some_and(|channel| {
-            channel.latest.receiver_count() == 0 && channel.latest.borrow().snapshot.facts.is_none()
+            !channel.is_followed() && channel.latest().snapshot.facts.is_none()
         });
         if unused {
             services.remove(service);

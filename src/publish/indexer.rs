@@ -10,12 +10,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::catalog::{Catalog, Channel, Published};
+use super::catalog::Catalog;
+use super::channel::{Channel, Published};
 use super::published::ViewTable;
 use super::said::SaidOnce;
-use super::sender::{ChangeReceiver, Received};
+use super::sender::{ChangeReceiver, Received, Reception};
 use super::status::StatusBoard;
 use super::tables::Topic;
 use crate::index::{
@@ -40,6 +42,14 @@ pub struct Indexer {
     metrics: IndexMetrics,
     said: SaidOnce,
     pub(super) revision: u64,
+    /// From one publication to the next there is at least this time.
+    interval: Duration,
+    /// When the next publication may be.
+    earliest: Instant,
+    /// What was touched since the last publication.
+    touched: Touched,
+    /// When the changes were received that have been applied since the last publication.
+    waiting: Vec<Instant>,
 }
 
 /// What the writer counts.
@@ -83,58 +93,72 @@ impl Indexer {
             metrics,
             said: SaidOnce::up_to(WARNINGS_MAX),
             revision: 0,
+            interval: Duration::ZERO,
+            earliest: Instant::now(),
+            touched: Touched::default(),
+            waiting: Vec::new(),
         };
         indexer.publish_clusters();
         (indexer, catalog)
     }
 
+    /// Publishes at most once in this time: changes that come in between are told as one.
+    #[must_use]
+    pub fn at_most_every(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
     /// Works until every sender is gone. Blocks its thread: a large resync may take a while.
     pub fn run(mut self, mut changes: ChangeReceiver) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
-        while changes.blocking_receive(&mut batch, BATCH_MAX) {
-            self.apply(&mut batch);
+        loop {
+            let until = (!self.waiting.is_empty()).then_some(self.earliest);
+            match changes.blocking_receive(&mut batch, BATCH_MAX, until) {
+                Reception::Changes => self.apply(&mut batch),
+                Reception::Nothing => self.publish_waiting(),
+                Reception::Over => break,
+            }
         }
+        self.publish_waiting();
     }
 
     /// Takes in changes as one batch.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn say(&mut self, changes: impl IntoIterator<Item = crate::index::Change>) {
-        let at = tokio::time::Instant::now();
+        let at = Instant::now();
         let received = |change| Received { change, at };
         self.apply(&mut changes.into_iter().map(received).collect());
+        self.publish_waiting();
     }
 
     fn apply(&mut self, batch: &mut Vec<Received>) {
-        let started = tokio::time::Instant::now();
-        let mut touched = Touched::default();
-        let mut received = Vec::with_capacity(batch.len());
+        let started = Instant::now();
+        self.metrics.changes.inc_by(batch.len() as u64);
         for Received { change, at } in batch.drain(..) {
-            received.push(at);
-            self.index.apply(change, &mut touched);
+            self.waiting.push(at);
+            self.index.apply(change, &mut self.touched);
         }
-        self.publish(&touched);
-        self.metrics.changes.inc_by(received.len() as u64);
+        if started >= self.earliest {
+            self.publish_waiting();
+        }
         self.metrics
             .batch_seconds
             .observe(seconds(started.elapsed()));
-        for at in received {
-            self.metrics.lag_seconds.observe(seconds(at.elapsed()));
+    }
+
+    /// Publishes what was applied and has not been published yet.
+    fn publish_waiting(&mut self) {
+        let touched = std::mem::take(&mut self.touched);
+        self.publish(&touched);
+        let now = Instant::now();
+        self.earliest = now + self.interval;
+        for at in self.waiting.drain(..) {
+            self.metrics.lag_seconds.observe(seconds(now - at));
         }
     }
 
     fn publish(&mut self, touched: &Touched) {
-        if touched.nodes {
-            let zones = Arc::new(self.index.node_zones());
-            let shared = self.catalog.shared();
-            let changed = shared.node_zones.send_if_modified(|current| {
-                let changed = *current != zones;
-                *current = zones;
-                changed
-            });
-            if changed {
-                shared.zone_news.tell();
-            }
-        }
         let mut news = Vec::new();
         for service in &touched.services {
             if self.publish_service(service) {
@@ -142,7 +166,11 @@ impl Indexer {
             }
         }
         self.publish_tables(touched, &mut news);
-        self.catalog.shared().tables.topics.tell(&news);
+        self.catalog
+            .shared()
+            .tables
+            .topics
+            .tell(&news, self.since());
         if touched.clusters {
             self.publish_clusters();
         } else if touched.sizes {
@@ -156,6 +184,13 @@ impl Indexer {
         let tables = &catalog.shared().tables;
         for service in &touched.services {
             tables.instances.set(service, self.index.instances(service));
+        }
+        for node in &touched.nodes {
+            let zone = self.index.zone_of(node);
+            if tables.zones.get(node).as_deref() != zone {
+                tables.zones.set(node, zone.cloned().map(Arc::new));
+                news.push(Topic::Node(node.clone()));
+            }
         }
         for ip in &touched.addresses {
             let address = self.index.address(*ip);
@@ -237,9 +272,10 @@ impl Indexer {
         let known = self.catalog.shared().services.read().get(service).cloned();
         match known {
             Some(channel) => {
+                let before = channel.latest();
                 let was_multicluster;
                 let facts_differ = {
-                    let before = &channel.latest.borrow().snapshot;
+                    let before = &before.snapshot;
                     if before.same(&snapshot) {
                         return false;
                     }
@@ -248,9 +284,7 @@ impl Indexer {
                 };
                 let is_multicluster = was_multicluster || snapshot.is_multicluster();
                 let gone = snapshot.facts.is_none();
-                channel.latest.send_replace(self.next(snapshot));
-                channel.news.tell();
-                channel.views.sweep();
+                channel.publish(self.next(snapshot, before.sequence + 1));
                 if gone {
                     self.catalog.shared().forget(service);
                 }
@@ -262,11 +296,8 @@ impl Indexer {
             None if snapshot.facts.is_none() => false,
             None => {
                 let is_multicluster = snapshot.is_multicluster();
-                let channel = Arc::new(Channel {
-                    latest: tokio::sync::watch::Sender::new(self.next(snapshot)),
-                    news: Arc::default(),
-                    views: ViewTable::default(),
-                });
+                let views = ViewTable::new(self.catalog.delivery());
+                let channel = Arc::new(Channel::new(self.next(snapshot, 0), views));
                 self.catalog
                     .shared()
                     .services
@@ -280,13 +311,20 @@ impl Indexer {
         }
     }
 
-    fn next(&mut self, snapshot: ServiceSnapshot) -> Arc<Published> {
+    fn next(&mut self, snapshot: ServiceSnapshot, sequence: u64) -> Arc<Published> {
         self.revision += 1;
         self.metrics.published.inc();
         Arc::new(Published {
             revision: self.revision,
+            sequence,
+            since: self.since(),
             snapshot,
         })
+    }
+
+    /// When the oldest change was received that has not been published yet.
+    fn since(&self) -> Instant {
+        self.waiting.first().copied().unwrap_or_else(Instant::now)
     }
 
     fn publish_clusters(&self) {

@@ -1,11 +1,12 @@
 //! What scrapers are told of clusters and views, read from the catalog when they ask.
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 use super::catalog::Catalog;
+use super::published::Delivery;
 use super::status::Connection;
 use super::tables::Sort;
 use crate::index::{ClusterState, Held, Kind};
@@ -125,10 +126,30 @@ impl Collector for ClusterCollector {
             MetricType::Gauge,
         )?;
         metric.encode_gauge(&views)?;
+        let Delivery {
+            coalesced,
+            pinned_bytes,
+        } = self.0.delivery();
+        encoder
+            .encode_descriptor(
+                "coalesced_changes",
+                "States of Services that streams were not told by themselves, since a newer one was there when they were ready",
+                None,
+                MetricType::Counter,
+            )?
+            .encode_counter::<NoLabelSet, _, u64>(&coalesced.get(), None)?;
+        encoder
+            .encode_descriptor(
+                "pinned",
+                "Views that are kept for streams only which have not been told the latest",
+                Some(&Unit::Bytes),
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&pinned_bytes.get())?;
         let followed = i64::try_from(self.0.followed_count()).unwrap_or(i64::MAX);
         let mut metric = encoder.encode_descriptor(
             "followed",
-            "Services, addresses and ServiceProfiles that profile streams follow now",
+            "Services, addresses, ServiceProfiles and Nodes that streams follow one by one now",
             None,
             MetricType::Gauge,
         )?;

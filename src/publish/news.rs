@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Something that may change, and those who follow it.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(super) struct News(Mutex<Seats>);
 struct Seats {
     /// How often there was news.
     version: u64,
+    /// When the latest was learnt.
+    since: Option<Instant>,
     /// One for each follower; taken by whoever waits.
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
@@ -34,11 +37,12 @@ pub(super) struct Follower {
 // === impl News ===
 
 impl News {
-    /// Wakes all who wait.
-    pub(super) fn tell(&self) {
+    /// Wakes all who wait for news, which was learnt then.
+    pub(super) fn tell(&self, since: Instant) {
         let woken: Vec<Waker> = {
             let mut seats = self.0.lock();
             seats.version += 1;
+            seats.since = Some(since);
             let Seats {
                 wakers, waiting, ..
             } = &mut *seats;
@@ -47,6 +51,11 @@ impl News {
         };
         // They look at once, and find the lock free.
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether anybody follows.
+    pub(super) fn is_followed(&self) -> bool {
+        self.0.lock().taken() > 0
     }
 
     /// Follows what happens from now on.
@@ -64,15 +73,31 @@ impl News {
     }
 }
 
+// === impl Seats ===
+
+impl Seats {
+    /// Number of those who follow.
+    fn taken(&self) -> usize {
+        self.wakers.len() - self.free.len()
+    }
+}
+
 // === impl Follower ===
 
 impl Follower {
-    /// Ready if there was news since this was ready last.
-    pub(super) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Looks now: what there was until now is no news any more.
+    pub(super) fn catch_up(&mut self) {
+        self.seen = self.news.0.lock().version;
+    }
+
+    /// Ready if there was news since this was ready last; says when it was learnt.
+    pub(super) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
         let mut seats = self.news.0.lock();
-        if seats.version != self.seen {
+        if seats.version != self.seen
+            && let Some(since) = seats.since
+        {
             self.seen = seats.version;
-            return Poll::Ready(());
+            return Poll::Ready(since);
         }
         if let Some(waker) = &mut seats.wakers[self.seat] {
             waker.clone_from(context.waker());
@@ -89,7 +114,7 @@ impl Drop for Follower {
         let mut seats = self.news.0.lock();
         seats.wakers[self.seat] = None;
         seats.free.push(self.seat);
-        if seats.free.len() == seats.wakers.len() {
+        if seats.taken() == 0 {
             // Nobody follows: nothing has to be remembered but the version.
             seats.wakers = Vec::new();
             seats.free = Vec::new();
@@ -139,8 +164,8 @@ mod tests {
         for (follower, bell) in followers.iter_mut().zip(&bells) {
             assert!(!polls(follower, bell) && !polls(follower, bell));
         }
-        news.tell();
-        news.tell();
+        news.tell(Instant::now());
+        news.tell(Instant::now());
         assert_eq!(bells.each_ref().map(|bell| rings(bell)), [1, 1, 1]);
         let [first, ..] = &mut followers;
         assert!(polls(first, &bells[0]) && !polls(first, &bells[0]));
@@ -149,12 +174,12 @@ mod tests {
     #[test]
     fn news_between_two_looks_is_not_missed_and_old_news_is_none() {
         let news = Arc::<News>::default();
-        news.tell();
+        news.tell(Instant::now());
         let (mut follower, bell) = (news.follow(), Arc::default());
         assert!(!polls(&mut follower, &bell));
-        news.tell();
+        news.tell(Instant::now());
         assert!(polls(&mut follower, &bell));
-        news.tell();
+        news.tell(Instant::now());
         assert!(polls(&mut follower, &bell));
         assert!(!polls(&mut follower, &bell));
     }
@@ -164,7 +189,7 @@ mod tests {
         let news = Arc::<News>::default();
         let (mut follower, before, after) = (news.follow(), Arc::default(), Arc::default());
         assert!(!polls(&mut follower, &before) && !polls(&mut follower, &after));
-        news.tell();
+        news.tell(Instant::now());
         assert_eq!((rings(&before), rings(&after)), (0, 1));
     }
 
@@ -181,12 +206,12 @@ mod tests {
         assert!(seats.wakers.len() <= 2 && seats.waiting.len() <= 5);
         drop(seats);
         assert_eq!(Arc::strong_count(&leaves), 1);
-        news.tell();
+        news.tell(Instant::now());
         assert_eq!((rings(&stays), rings(&leaves)), (1, 0));
         // The seat of one who left is another's, who is woken for its own sake.
         let mut next = news.follow();
         assert!(!polls(&mut next, &leaves));
-        news.tell();
+        news.tell(Instant::now());
         assert_eq!(rings(&leaves), 1);
         drop((follower, next));
         let seats = news.0.lock();
@@ -211,7 +236,7 @@ mod tests {
         });
         for _ in 0..ROUNDS {
             told.fetch_add(1, Ordering::Release);
-            news.tell();
+            news.tell(Instant::now());
         }
         reader.join().unwrap();
     }

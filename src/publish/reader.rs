@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::catalog::Catalog;
+use super::news::Follower;
 use super::tables::Topic;
-use crate::index::Address;
-use crate::model::{ProfileFacts, ProfileName, ServiceFacts, ServiceName};
+use crate::index::{Address, ClientLocality};
+use crate::model::{NodeName, ProfileFacts, ProfileName, ServiceFacts, ServiceName};
 
 /// Looks things up, and knows when one of those that it looked at last has changed.
 #[derive(Debug)]
@@ -21,11 +23,18 @@ pub struct Reader {
 #[derive(Debug)]
 pub struct Look<'a>(&'a mut Reader);
 
+/// Where a client is: the Node is what it says, and the zone of that is followed.
+#[derive(Debug)]
+pub struct Place {
+    locality: ClientLocality,
+    node: Option<Followed>,
+}
+
 #[derive(Debug)]
 struct Followed {
     topic: Topic,
     /// Always there, but for the end of `drop`.
-    news: Option<watch::Receiver<()>>,
+    news: Option<Follower>,
     /// Whether the present look has asked for it.
     asked: bool,
     catalog: Catalog,
@@ -53,17 +62,19 @@ impl Reader {
 
     /// Waits until something that the last look saw may have changed.
     pub async fn changed(&mut self) {
-        let changes = self
-            .followed
-            .iter_mut()
-            .filter_map(|followed| followed.news.as_mut())
-            .map(|news| Box::pin(news.changed()));
-        let changes: Vec<_> = changes.collect();
-        if changes.is_empty() {
-            std::future::pending::<()>().await;
+        std::future::poll_fn(|context| self.poll_changed(context)).await;
+    }
+
+    /// Ready when something that the last look saw may have changed since this was ready last; says when that was learnt.
+    pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
+        let mut changed = Poll::Pending;
+        // All of them, so that whichever comes next wakes.
+        for followed in &mut self.followed {
+            if let Poll::Ready(since) = followed.poll_news(context) {
+                changed = Poll::Ready(since);
+            }
         }
-        // A topic lives for as long as it is followed, so waiting cannot fail.
-        futures::future::select_all(changes).await.0.ok();
+        changed
     }
 }
 
@@ -94,20 +105,69 @@ impl Look<'_> {
             Some(known) => {
                 known.asked = true;
                 if let Some(news) = &mut known.news {
-                    news.mark_unchanged();
+                    news.catch_up();
                 }
             }
-            None => followed.push(Followed {
-                news: Some(catalog.shared().tables.topics.follow(&topic)),
-                topic,
-                asked: true,
-                catalog: catalog.clone(),
-            }),
+            None => followed.push(Followed::new(catalog, topic)),
         }
     }
 }
 
+// === impl Place ===
+
+impl Place {
+    pub(super) fn new(catalog: &Catalog, node: Option<NodeName>) -> Self {
+        // Followed first and looked at then.
+        let followed = node
+            .as_ref()
+            .map(|node| Followed::new(catalog, Topic::Node(node.clone())));
+        let zone = node.as_ref().and_then(|node| catalog.zone_of(node));
+        Self {
+            locality: ClientLocality { node, zone },
+            node: followed,
+        }
+    }
+
+    /// Where the client is now, as far as [`Self::poll_moved`] has noticed.
+    pub fn locality(&self) -> &ClientLocality {
+        &self.locality
+    }
+
+    /// Ready when the zone has become another since this was ready last.
+    pub fn poll_moved(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(followed) = &mut self.node else {
+            return Poll::Pending;
+        };
+        while followed.poll_news(context).is_ready() {
+            let node = self.locality.node.as_ref();
+            let zone = node.and_then(|node| followed.catalog.zone_of(node));
+            if zone != self.locality.zone {
+                self.locality.zone = zone;
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}
+
 // === impl Followed ===
+
+impl Followed {
+    fn new(catalog: &Catalog, topic: Topic) -> Self {
+        Self {
+            news: Some(catalog.shared().tables.topics.follow(&topic)),
+            topic,
+            asked: true,
+            catalog: catalog.clone(),
+        }
+    }
+
+    fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
+        self.news
+            .as_mut()
+            .map_or(Poll::Pending, |news| news.poll_news(context))
+    }
+}
 
 impl Drop for Followed {
     fn drop(&mut self) {

@@ -24,6 +24,17 @@ pub(super) struct Received {
     pub(super) at: Instant,
 }
 
+/// What came of waiting for changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reception {
+    /// There are some.
+    Changes,
+    /// There are none yet.
+    Nothing,
+    /// There will be no more.
+    Over,
+}
+
 /// The other end of a [`ChangeSender`]; the indexer empties it.
 #[derive(Debug)]
 pub struct ChangeReceiver(mpsc::Receiver<Received>);
@@ -50,8 +61,28 @@ impl ChangeSender {
 // === impl ChangeReceiver ===
 
 impl ChangeReceiver {
-    /// Waits for changes and moves up to `max` of them to `batch`; false when there will be no more.
-    pub(super) fn blocking_receive(&mut self, batch: &mut Vec<Received>, max: usize) -> bool {
-        self.0.blocking_recv_many(batch, max) > 0
+    /// Waits for changes, but not longer than `until`, and moves up to `max` of them to `batch`.
+    pub(super) fn blocking_receive(
+        &mut self,
+        batch: &mut Vec<Received>,
+        max: usize,
+        until: Option<Instant>,
+    ) -> Reception {
+        let received = match until {
+            None => self.0.blocking_recv_many(batch, max),
+            Some(until) => {
+                let changes = self.0.recv_many(batch, max);
+                let waiting = tokio::time::timeout_at(until, changes);
+                match tokio::runtime::Handle::current().block_on(waiting) {
+                    Ok(received) => received,
+                    Err(_) => return Reception::Nothing,
+                }
+            }
+        };
+        if received == 0 {
+            Reception::Over
+        } else {
+            Reception::Changes
+        }
     }
 }

@@ -9,10 +9,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
 
+use tokio::time::Instant;
+
+use super::news::{Follower, News};
 use crate::index::{Address, Chunk};
-use crate::model::{ProfileFacts, ProfileName, ServiceName};
+use crate::model::{NodeName, ProfileFacts, ProfileName, ServiceName, Zone};
 
 /// Never take back the room of fewer topics than this.
 const ROOM_MIN: usize = 64;
@@ -24,6 +26,8 @@ pub(super) struct Tables {
     pub(super) addresses: Table<IpAddr, Address>,
     /// ServiceProfiles of the home cluster.
     pub(super) profiles: Table<ProfileName, ProfileFacts>,
+    /// Zones of the Nodes of the home cluster.
+    pub(super) zones: Table<NodeName, Zone>,
     /// Slices with hostnames, by the Service they name. Nobody is told of changes.
     pub(super) instances: Table<ServiceName, [Arc<Chunk>]>,
     pub(super) topics: Topics,
@@ -42,6 +46,8 @@ pub(super) enum Topic {
     Address(IpAddr),
     /// What a ServiceProfile says.
     Profile(ProfileName),
+    /// The zone of a Node.
+    Node(NodeName),
 }
 
 /// The sorts of topics.
@@ -50,6 +56,7 @@ pub(super) enum Sort {
     Service,
     Address,
     Profile,
+    Node,
 }
 
 /// The topics that somebody follows.
@@ -58,9 +65,9 @@ pub(super) struct Topics(Mutex<Following>);
 
 #[derive(Debug, Default)]
 struct Following {
-    by_topic: HashMap<Topic, watch::Sender<()>>,
+    by_topic: HashMap<Topic, Arc<News>>,
     /// Readers of the topics of each sort.
-    readers: [usize; 3],
+    readers: [usize; 4],
 }
 
 // === impl Table ===
@@ -106,6 +113,7 @@ impl Topic {
             Self::Service(_) => Sort::Service,
             Self::Address(_) => Sort::Address,
             Self::Profile(_) => Sort::Profile,
+            Self::Node(_) => Sort::Node,
         }
     }
 }
@@ -113,14 +121,14 @@ impl Topic {
 // === impl Topics ===
 
 impl Topics {
-    /// Every call has to be matched by one of [`Self::leave`].
-    pub(super) fn follow(&self, topic: &Topic) -> watch::Receiver<()> {
+    /// Every call has to be matched by one of [`Self::leave`], after the follower is gone.
+    pub(super) fn follow(&self, topic: &Topic) -> Follower {
         let mut following = self.0.lock();
         following.readers[topic.sort() as usize] += 1;
         let topics = &mut following.by_topic;
         match topics.get(topic) {
-            Some(news) => news.subscribe(),
-            None => topics.entry(topic.clone()).or_default().subscribe(),
+            Some(news) => news.follow(),
+            None => topics.entry(topic.clone()).or_default().follow(),
         }
     }
 
@@ -129,10 +137,7 @@ impl Topics {
         let mut following = self.0.lock();
         following.readers[topic.sort() as usize] -= 1;
         let topics = &mut following.by_topic;
-        if topics
-            .get(topic)
-            .is_some_and(|news| news.receiver_count() == 0)
-        {
+        if topics.get(topic).is_some_and(|news| !news.is_followed()) {
             topics.remove(topic);
         }
         let (len, room) = (topics.len(), topics.capacity());
@@ -141,14 +146,14 @@ impl Topics {
         }
     }
 
-    /// Wakes whoever follows one of these.
-    pub(super) fn tell(&self, news: &[Topic]) {
+    /// Wakes whoever follows one of these, which were learnt then.
+    pub(super) fn tell(&self, news: &[Topic], since: Instant) {
         if news.is_empty() {
             return;
         }
         let topics = &self.0.lock().by_topic;
         for followed in news.iter().filter_map(|topic| topics.get(topic)) {
-            followed.send_replace(());
+            followed.tell(since);
         }
     }
 

@@ -1,11 +1,16 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use prometheus_client::registry::Registry;
 
 use super::indexer::IndexMetrics;
 use super::{
-    Catalog, ClusterCollector, Indexer, LinkerdCollector, StatusBoard, Subscription, ViewVersion,
+    Catalog, ClusterCollector, Indexer, LinkerdCollector, StatusBoard, Subscription,
+    ViewSubscription, ViewVersion, change_channel,
 };
 use crate::index::{Change, ClientLocality, Delta, SelectPolicy, View};
 use crate::readiness::Readiness;
@@ -213,6 +218,13 @@ fn nothing_remains_when_readers_have_left() {
     drop(one);
     assert_eq!(bridge.kept(), (2, 2));
     drop(two);
+    // Clients come back.
+    bridge.catalog.let_go();
+    assert_eq!(bridge.kept(), (2, 2));
+    drop(view(&bridge.subscribe(&web()).unwrap(), 81));
+    bridge.catalog.let_go();
+    assert_eq!(bridge.kept(), (2, 1));
+    bridge.catalog.let_go();
     assert_eq!(bridge.kept(), (2, 0));
 
     let reader = bridge.subscribe(&web()).unwrap();
@@ -349,4 +361,144 @@ fn instances_of_a_service_that_does_not_exist_are_those_of_the_session_that_coun
     assert!(bridge.catalog.instances(&web().name()).is_some());
     bridge.say(home().session(2).begins_with([]));
     assert!(bridge.catalog.instances(&web().name()).is_none());
+}
+
+/// How often somebody was woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_zone_of_a_node_is_news_to_its_clients_only() {
+    let mut bridge = Bridge::with_web();
+    let bells = [(); 3].map(|()| Arc::<Bell>::default());
+    let nodes = [Some("n0"), Some("n1"), None];
+    let mut places = nodes.map(|node| bridge.catalog.place(node.map(Into::into)));
+    let mut moved = || {
+        let polled = places.iter_mut().zip(&bells).map(|(place, bell)| {
+            let waker = Waker::from(Arc::clone(bell));
+            let moved = place.poll_moved(&mut Context::from_waker(&waker));
+            let zone = place.locality().zone.as_ref();
+            let zone = zone.map_or("-", |zone| zone.as_str());
+            format!("{}{zone}", if moved.is_ready() { "!" } else { "" })
+        });
+        polled.collect::<Vec<_>>().join(" ")
+    };
+    let rings = || bells.each_ref().map(|bell| bell.0.load(Ordering::Relaxed));
+    assert_eq!(moved(), "a - -");
+    bridge.say([home().apply(node_in("b", "n2"))]);
+    bridge.say([home().apply(node_in("a", "n0"))]);
+    assert_eq!(rings(), [0, 0, 0]);
+    bridge.say([home().apply(node_in("b", "n1"))]);
+    assert_eq!(rings(), [0, 1, 0]);
+    assert_eq!(moved(), "a !b -");
+    assert_eq!(moved(), "a b -");
+    bridge.say([home().apply(node_in("c", "n0"))]);
+    bridge.say([home().apply(node_in("a", "n0"))]);
+    assert_eq!(rings(), [1, 1, 0]);
+    assert_eq!(moved(), "a b -");
+    drop(places);
+    assert_eq!(bridge.catalog.followed_count(), 0);
+}
+
+#[test]
+fn a_client_that_moves_gets_the_view_of_its_new_zone() {
+    let mut bridge = Bridge::with_web();
+    let place = bridge.catalog.place(Some("n0".into()));
+    let mut client = bridge
+        .subscribe(&web())
+        .unwrap()
+        .for_client(80, None, place);
+    let changed = |client: &mut ViewSubscription| client.changed().now_or_never().is_some();
+    let before = client.view();
+    assert!(!changed(&mut client));
+    bridge.say([home().apply(node_in("b", "n0"))]);
+    assert!(changed(&mut client));
+    assert_eq!(client.view().view().zone, Some("b".into()));
+    assert!(!Arc::ptr_eq(&client.view(), &before));
+    bridge.say([home().apply(web().node_local())]);
+    assert!(changed(&mut client));
+    assert_eq!(describe(client.view().view()), "");
+}
+
+#[test]
+fn bytes_that_nobody_asks_for_are_let_go() {
+    let bridge = Bridge::with_web();
+    let reader = bridge.subscribe(&web()).unwrap();
+    let held = view(&reader, 80);
+    let encoded = std::cell::Cell::new(0);
+    let ask = || {
+        held.frames_since(None, |delta, after, before| {
+            encoded.set(encoded.get() + 1);
+            encode(delta, after, before)
+        });
+        encoded.get()
+    };
+    assert_eq!(ask(), 1);
+    bridge.catalog.let_go();
+    assert_eq!(ask(), 1);
+    bridge.catalog.let_go();
+    bridge.catalog.let_go();
+    assert_eq!(ask(), 2);
+    assert_eq!(bridge.catalog.view_count(), 1, "somebody holds it");
+}
+
+#[test]
+fn laggards_are_seen_for_as_long_as_they_lag() {
+    let mut bridge = Bridge::with_web();
+    let subscribe = || {
+        let place = bridge.catalog.place(None);
+        bridge
+            .subscribe(&web())
+            .unwrap()
+            .for_client(80, None, place)
+    };
+    let (mut prompt, mut slow) = (subscribe(), subscribe());
+    let (_, sent) = (prompt.view(), slow.view());
+    for last in 2..6 {
+        bridge.say([home().apply(slice("web").endpoint(&format!("10.0.0.{last}")))]);
+        prompt.view();
+    }
+    assert!(bridge.metric("coalesced_changes_total").is_empty());
+    assert_eq!(bridge.metric("pinned_bytes").len(), 1);
+    drop(sent);
+    slow.view();
+    assert_eq!(bridge.metric("coalesced_changes_total"), [" 3"]);
+    assert!(bridge.metric("pinned_bytes").is_empty());
+}
+
+#[tokio::test]
+async fn changes_within_the_interval_are_published_as_one() {
+    let bridge = Bridge::new();
+    let indexer = bridge.indexer.at_most_every(Duration::from_hours(1));
+    let (sender, receiver) = change_channel();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn_blocking(move || indexer.run(receiver));
+    for change in home().begins_with([web().object(), slice("web").endpoint("10.0.0.1").object()]) {
+        sender.send(change).await.unwrap();
+    }
+    for last in 2..50 {
+        let change = home().apply(slice("web").endpoint(&format!("10.0.0.{last}")));
+        sender.send(change).await.unwrap();
+    }
+    drop(sender);
+    tasks.join_next().await.unwrap().unwrap();
+    let reader = bridge.catalog.subscribe(&web().name()).unwrap();
+    assert_eq!(describe(view(&reader, 80).view()), "10.0.0.49:8080");
+    // What came first was published at once, and all the rest at the end.
+    let published = published(&bridge.registry);
+    assert!(published <= 2, "{published}");
+}
+
+fn published(registry: &Registry) -> u32 {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    let name = "published_snapshots_total ";
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().parse().unwrap()
 }

@@ -1,12 +1,10 @@
 //! The calls of the listener, counted under the names that gRPC servers written in Go use, and so Linkerd's controllers.
 //!
-//! One layer around everything that is served. The counters of a method are looked up once, when a call begins; a message
-//! costs an addition. A call is over when its status has been sent, or when nobody wants the answer any more: a client
+//! The counters of a method are looked up once, when a call begins; a message costs an addition. A call is over when its status has been sent, or when nobody wants the answer any more: a client
 //! that leaves, a connection that breaks and a handler that is dropped are all counted as `Canceled`. So the calls under
 //! way are those that were started, less those that were handled.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,7 +21,6 @@ use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tokio::time::Instant;
 use tonic::Code;
-use tower::{Layer, Service};
 
 use super::messages::MessageCounter;
 
@@ -95,13 +92,6 @@ struct Families {
     seconds: Family<MethodLabels, Histogram, fn() -> Histogram>,
 }
 
-/// A service whose calls are counted.
-#[derive(Clone, Debug)]
-pub(super) struct Counted<S> {
-    service: S,
-    calls: Calls,
-}
-
 /// The body of a request, whose messages are counted.
 #[derive(Debug)]
 pub(super) struct Asked<B> {
@@ -111,19 +101,13 @@ pub(super) struct Asked<B> {
     method: Option<Arc<Method>>,
 }
 
-/// The body of an answer: the call is under way for as long as there is any of it.
-#[derive(Debug)]
-pub(super) struct Answered<B> {
-    body: B,
-    messages: MessageCounter,
-    call: Option<Call>,
-}
-
 /// A call that is under way. Counted as handled when it is dropped.
 #[derive(Debug)]
-struct Call {
+pub(super) struct Call {
     method: Arc<Method>,
     since: Instant,
+    /// Of the answer.
+    messages: MessageCounter,
     /// How it ended, once that is known.
     code: Option<Code>,
 }
@@ -162,25 +146,15 @@ impl Calls {
     }
 
     /// A call begins, if somebody serves that method.
-    fn begin(&self, path: &str) -> Option<Call> {
+    pub(super) fn begin(&self, path: &str) -> Option<Call> {
         let method = Arc::clone(self.0.get(path)?);
         method.started.inc();
         Some(Call {
             method,
             since: Instant::now(),
+            messages: MessageCounter::default(),
             code: None,
         })
-    }
-}
-
-impl<S> Layer<S> for Calls {
-    type Service = Counted<S>;
-
-    fn layer(&self, service: S) -> Counted<S> {
-        Counted {
-            service,
-            calls: self.clone(),
-        }
     }
 }
 
@@ -251,45 +225,18 @@ impl Families {
     }
 }
 
-// === impl Counted ===
+// === impl Asked ===
 
-impl<S, A, B> Service<http::Request<A>> for Counted<S>
-where
-    S: Service<http::Request<Asked<A>>, Response = http::Response<B>>,
-    S::Future: Send + 'static,
-{
-    type Response = http::Response<Answered<B>>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, request: http::Request<A>) -> Self::Future {
-        let mut call = self.calls.begin(request.uri().path());
-        let method = call.as_ref().map(|call| Arc::clone(&call.method));
-        let response = self.service.call(request.map(|body| Asked {
+impl<B> Asked<B> {
+    /// The body of the request that began a call.
+    pub(super) fn new(body: B, call: Option<&Call>) -> Self {
+        Self {
             body,
             messages: MessageCounter::default(),
-            method,
-        }));
-        Box::pin(async move {
-            let response = response.await?;
-            if let Some(call) = &mut call {
-                // An answer without messages has its status here.
-                call.ended(response.headers());
-            }
-            Ok(response.map(|body| Answered {
-                body,
-                messages: MessageCounter::default(),
-                call,
-            }))
-        })
+            method: call.map(|call| Arc::clone(&call.method)),
+        }
     }
 }
-
-// === impl Asked ===
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Asked<B> {
     type Data = Bytes;
@@ -318,42 +265,20 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Asked<B> {
     }
 }
 
-// === impl Answered ===
-
-impl<B: Body<Data = Bytes> + Unpin> Body for Answered<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.get_mut();
-        let frame = Pin::new(&mut this.body).poll_frame(context);
-        if let (Poll::Ready(Some(Ok(frame))), Some(call)) = (&frame, &mut this.call) {
-            if let Some(bytes) = frame.data_ref() {
-                call.method.sent.inc_by(this.messages.count(bytes));
-            } else if let Some(trailers) = frame.trailers_ref() {
-                call.ended(trailers);
-            }
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 // === impl Call ===
 
 impl Call {
-    /// Notes the status that is sent with these headers or trailers, if it is.
-    fn ended(&mut self, fields: &HeaderMap) {
+    /// A part of the answer is sent.
+    pub(super) fn sends(&mut self, frame: &Frame<Bytes>) {
+        if let Some(bytes) = frame.data_ref() {
+            self.method.sent.inc_by(self.messages.count(bytes));
+        } else if let Some(trailers) = frame.trailers_ref() {
+            self.sends_fields(trailers);
+        }
+    }
+
+    /// Headers or trailers are sent, which may have the status with them: an answer without messages has it in its headers.
+    pub(super) fn sends_fields(&mut self, fields: &HeaderMap) {
         if let Some(status) = fields.get(STATUS) {
             self.code = Some(Code::from_bytes(status.as_bytes()));
         }

@@ -7,6 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -35,6 +37,16 @@ pub(super) struct Connection<P, T> {
     waker: Waker,
     shutdown: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     patience: Patience,
+    metrics: Metrics,
+}
+
+/// What is counted of connections.
+#[derive(Clone, Debug)]
+pub(super) struct Metrics {
+    /// Streams and connections that were cut because their clients did not read.
+    pub(super) stalled: Counter,
+    /// From learning of something to giving it to the kernel.
+    pub(super) lag_seconds: Histogram,
 }
 
 /// How long clients may take to make room.
@@ -42,7 +54,6 @@ struct Patience {
     longest: Duration,
     /// There while somebody is waited for.
     alarm: Option<Pin<Box<Sleep>>>,
-    cut: Box<dyn Fn(u64) + Send>,
 }
 
 // === impl Connection ===
@@ -51,13 +62,13 @@ impl<P: Protocol, T: AsyncRead + AsyncWrite + Unpin> Connection<P, T> {
     /// The connection on a socket whose protocol `protocol` makes, given the other end and a way to begin streams.
     ///
     /// When `shutdown` is cancelled, it takes leave. Streams whose clients make no room for `patience` are cut, and so
-    /// is the connection when the socket takes nothing for as long; `cut` is told how many streams or connections.
+    /// is the connection when the socket takes nothing for as long.
     pub(super) fn new(
         socket: T,
         protocol: impl FnOnce(TokioIo<Corked<T>>, Births) -> P,
         shutdown: CancellationToken,
         patience: Duration,
-        cut: impl Fn(u64) + Send + 'static,
+        metrics: Metrics,
     ) -> Self {
         let socket = Corked::new(socket);
         let births = Births::default();
@@ -73,8 +84,8 @@ impl<P: Protocol, T: AsyncRead + AsyncWrite + Unpin> Connection<P, T> {
             patience: Patience {
                 longest: patience,
                 alarm: None,
-                cut: Box::new(cut),
             },
+            metrics,
         }
     }
 
@@ -129,15 +140,13 @@ impl<P: Protocol, T: AsyncRead + AsyncWrite + Unpin> Connection<P, T> {
             let due = alarm.deadline() - self.patience.longest;
             self.patience.alarm = None;
             let cut = self.streams.cut_waiting(due);
-            if cut > 0 {
-                (self.patience.cut)(cut);
-            }
+            self.metrics.stalled.inc_by(cut);
             if self
                 .socket
                 .blocked_since()
                 .is_some_and(|since| since <= due)
             {
-                (self.patience.cut)(1);
+                self.metrics.stalled.inc();
                 debug!("gRPC connection cut, its client reads nothing");
                 return Poll::Ready(());
             }
@@ -176,7 +185,8 @@ impl<P: Protocol, T: AsyncRead + AsyncWrite + Unpin> Future for Connection<P, T>
                 debug!(%error, "gRPC connection failed");
                 return Poll::Ready(());
             }
-            Poll::Ready(Ok(())) | Poll::Pending => {}
+            Poll::Ready(Ok(())) => this.streams.departures().leave(&this.metrics.lag_seconds),
+            Poll::Pending => {}
         }
         this.poll_patience(context)
     }

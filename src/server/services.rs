@@ -6,40 +6,64 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame};
 use hyper::body::Incoming;
-use tonic::service::Routes;
+use tokio::time::Instant;
 use tonic::transport::server::TcpConnectInfo;
-use tower::Service;
 
+use super::calls::{Asked, Call, Calls};
 use super::connection::Protocol;
+use super::requests::{Requests, UnderWay};
+use super::routes::{self, Routes};
 use super::streams::{Births, Handed};
+use crate::answer::Answer;
+
+/// Everything that a listener serves, and what is counted of it. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    /// Requests to these are waited for in the end.
+    pub(super) routes: Routes,
+    /// Requests to these are not.
+    pub(super) beside: Routes,
+    pub(super) calls: Calls,
+    pub(super) requests: Requests,
+}
 
 /// The services, as one connection has them.
 pub(super) struct Services {
-    routes: Routes,
+    offer: Arc<Offer>,
     client: TcpConnectInfo,
     births: Births,
 }
 
 /// An answer that is on its way.
 pub(super) struct Answering {
-    answer: <Routes as Service<http::Request<Incoming>>>::Future,
-    handed: Option<Arc<Handed>>,
+    answer: routes::Answering,
+    /// There until it comes.
+    marks: Option<Marks>,
 }
 
-/// The body of an answer, which shows whether its client makes room for it.
-pub(super) struct Watched {
-    body: tonic::body::Body,
+/// The body of an answer, which shows how far it has got.
+pub(super) struct Sending {
+    answer: Answer,
+    marks: Marks,
+    /// Of the part that was handed over last, until there is room for it.
+    since: Option<Instant>,
+}
+
+/// By what it shows that.
+struct Marks {
+    call: Option<Call>,
     handed: Arc<Handed>,
+    _under_way: Option<UnderWay>,
 }
 
 // === impl Services ===
 
 impl Services {
-    pub(super) fn new(routes: Routes, client: TcpConnectInfo, births: Births) -> Self {
+    pub(super) fn new(offer: Arc<Offer>, client: TcpConnectInfo, births: Births) -> Self {
         Self {
-            routes,
+            offer,
             client,
             births,
         }
@@ -47,17 +71,33 @@ impl Services {
 }
 
 impl hyper::service::Service<http::Request<Incoming>> for Services {
-    type Response = http::Response<Watched>;
+    type Response = http::Response<Sending>;
     type Error = Infallible;
     type Future = Answering;
 
     fn call(&self, mut request: http::Request<Incoming>) -> Answering {
+        let Offer {
+            routes,
+            beside,
+            calls,
+            requests,
+        } = &*self.offer;
+        let path = request.uri().path();
+        let call = calls.begin(path);
+        let (routes, under_way) = if beside.serve(path) {
+            (beside, None)
+        } else {
+            (routes, Some(requests.begin()))
+        };
         request.extensions_mut().insert(self.client.clone());
-        // Routes are always ready.
-        let answer = self.routes.clone().call(request);
+        let request = request.map(|body| tonic::body::Body::new(Asked::new(body, call.as_ref())));
         Answering {
-            answer,
-            handed: Some(self.births.announce()),
+            answer: routes.answer(request),
+            marks: Some(Marks {
+                call,
+                handed: self.births.announce(),
+                _under_way: under_way,
+            }),
         }
     }
 }
@@ -74,18 +114,28 @@ where
 // === impl Answering ===
 
 impl Future for Answering {
-    type Output = Result<http::Response<Watched>, Infallible>;
+    type Output = Result<http::Response<Sending>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(Pin::new(&mut self.answer).poll(context))?;
-        let handed = self.handed.take().unwrap_or_default();
-        Poll::Ready(Ok(response.map(|body| Watched { body, handed })))
+        let response = ready!(self.answer.as_mut().poll(context));
+        let Some(mut marks) = self.marks.take() else {
+            // It has come already, and nobody asks for it again.
+            return Poll::Pending;
+        };
+        if let Some(call) = &mut marks.call {
+            call.sends_fields(response.headers());
+        }
+        Poll::Ready(Ok(response.map(|answer| Sending {
+            answer,
+            marks,
+            since: None,
+        })))
     }
 }
 
-// === impl Watched ===
+// === impl Sending ===
 
-impl Body for Watched {
+impl Body for Sending {
     type Data = Bytes;
     type Error = tonic::Status;
 
@@ -94,19 +144,25 @@ impl Body for Watched {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
         let this = self.get_mut();
-        let frame = Pin::new(&mut this.body).poll_frame(context);
-        match &frame {
-            Poll::Ready(Some(Ok(_))) => this.handed.give(),
-            Poll::Ready(_) | Poll::Pending => this.handed.ask(),
+        let Marks { call, handed, .. } = &mut this.marks;
+        // Whoever asks for the next part has had room for the last.
+        if let Some(since) = this.since.take() {
+            handed.leaves(since);
         }
-        frame
+        let part = this.answer.poll_part(context);
+        let Poll::Ready(Some(Ok(part))) = part else {
+            handed.ask();
+            return part.map(|end| end.map(|end| end.map(|part| part.frame)));
+        };
+        handed.give();
+        if let Some(call) = call {
+            call.sends(&part.frame);
+        }
+        this.since = part.since;
+        Poll::Ready(Some(Ok(part.frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.answer.is_end_stream()
     }
 }

@@ -16,11 +16,16 @@ use parking_lot::Mutex;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
+use super::departures::Departures;
+
 type StreamFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How streams come into being: the executor of the protocol. Clones belong to the same connection.
 #[derive(Clone, Default)]
-pub(super) struct Births(Arc<Mutex<Born>>);
+pub(super) struct Births {
+    born: Arc<Mutex<Born>>,
+    departures: Arc<Departures>,
+}
 
 #[derive(Default)]
 struct Born {
@@ -36,6 +41,8 @@ pub(super) struct Handed {
     count: AtomicU64,
     /// Whether the protocol has come back for more.
     asked: AtomicBool,
+    /// Of the connection.
+    departures: Arc<Departures>,
 }
 
 /// The streams that are under way.
@@ -101,8 +108,11 @@ struct ConnectionAlarm(Arc<Alarms>);
 impl Births {
     /// To be called for each request, before its stream begins.
     pub(super) fn announce(&self) -> Arc<Handed> {
-        let handed = Arc::<Handed>::default();
-        self.0.lock().handed = Some(Arc::clone(&handed));
+        let handed = Arc::new(Handed {
+            departures: Arc::clone(&self.departures),
+            ..Handed::default()
+        });
+        self.born.lock().handed = Some(Arc::clone(&handed));
         handed
     }
 }
@@ -112,7 +122,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let mut born = self.0.lock();
+        let mut born = self.born.lock();
         let handed = born.handed.take();
         born.streams.push((Box::pin(unconstrained(stream)), handed));
     }
@@ -130,6 +140,11 @@ impl Handed {
     pub(super) fn give(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.asked.store(false, Ordering::Relaxed);
+    }
+
+    /// There was room for the last one, which tells of something that was learnt then.
+    pub(super) fn leaves(&self, since: Instant) {
+        self.departures.add(since);
     }
 
     /// How many pieces were handed over, if the protocol has not come back since: the client has no room for the last.
@@ -160,6 +175,11 @@ impl Streams {
         &self.alarms
     }
 
+    /// What the streams have said of late.
+    pub(super) fn departures(&self) -> &Departures {
+        &self.births.departures
+    }
+
     /// Runs streams that are ready, up to `max` of them.
     pub(super) fn run_ready(&mut self, max: usize) {
         self.take_born();
@@ -175,7 +195,7 @@ impl Streams {
     /// From now on, alarms wake the task; false if something is ready already.
     pub(super) fn task_sleeps(&self, task: &Waker) -> bool {
         // Streams begin while the task runs, and only then.
-        self.births.0.lock().streams.is_empty() && self.alarms.task_sleeps(task)
+        self.births.born.lock().streams.is_empty() && self.alarms.task_sleeps(task)
     }
 
     /// Since when the stream that has waited longest for its client to make room has waited.
@@ -203,7 +223,7 @@ impl Streams {
 
     fn take_born(&mut self) {
         loop {
-            let born = std::mem::take(&mut self.births.0.lock().streams);
+            let born = std::mem::take(&mut self.births.born.lock().streams);
             if born.is_empty() {
                 return;
             }

@@ -20,6 +20,7 @@ use prost::Message as _;
 use tower::Service as _;
 
 use super::{Dice, InProcess};
+use crate::answer::Answer;
 use crate::config;
 use crate::frontends::destination::{ContextToken, Destination, Translation};
 use crate::index::{Families, MeshPolicy, SelectPolicy};
@@ -257,7 +258,7 @@ fn play(dice: &mut Dice<'_>, make: fn(&mut Dice<'_>) -> objects::Said) {
 /// An open stream.
 struct Stream {
     method: &'static str,
-    body: tonic::body::Body,
+    body: Answer,
     /// Bytes that are no whole message yet.
     rest: Vec<u8>,
 }

@@ -62,7 +62,7 @@ impl World {
         let client = ClientLocality {
             zone: node
                 .as_ref()
-                .and_then(|node| self.index.node_zones().get(node).cloned()),
+                .and_then(|node| self.index.zone_of(node).cloned()),
             node,
         };
         let key = ViewKey::new(&snapshot, port, instance.map(Text::from), &client);

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
@@ -23,8 +22,9 @@ use super::profile::{self, Asked, NoProfile, Profiles};
 use super::stream::{self, NotOpened};
 use super::token::{ContextToken, TokenFlaw};
 use super::translate::Translation;
+use crate::answer::{Answer, Pieces};
 use crate::frontends::ending::Ending;
-use crate::frontends::grpc::{answer, question};
+use crate::frontends::grpc::question;
 use crate::model::{Authority, Host, Namespace, NodeName};
 use crate::proto::destination::GetDestination;
 use crate::publish::{Catalog, SaidOnce};
@@ -68,8 +68,6 @@ struct Inner {
     shutdown: CancellationToken,
 }
 
-type Frames = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
-
 // === impl Destination ===
 
 impl Destination {
@@ -101,7 +99,7 @@ impl Destination {
         &self,
         method: Method,
         request: Request<GetDestination>,
-    ) -> Result<Frames, Status> {
+    ) -> Result<Pieces, Status> {
         let peer = request.remote_addr();
         let get = request.into_inner();
         let token = read_token(&get.context_token);
@@ -139,7 +137,7 @@ impl Destination {
         get: &GetDestination,
         (token, flaw): (ContextToken, Option<TokenFlaw>),
         client: Client,
-    ) -> Result<Frames, Status> {
+    ) -> Result<Pieces, Status> {
         let Inner {
             settings,
             metrics,
@@ -215,7 +213,7 @@ impl Destination {
         authority: Authority,
         token: ContextToken,
         client: Client,
-    ) -> Result<Frames, Status> {
+    ) -> Result<Pieces, Status> {
         let inner = &*self.0;
         let Host::Service { service, instance } = authority.host else {
             return Err(Status::internal("parsed what cannot be looked up"));
@@ -243,8 +241,8 @@ impl Destination {
             .map_err(|error| status(&error))?;
         let translation = Arc::clone(&inner.translation);
         let open_stream = inner.metrics.get.open(client);
-        let frames = opened.run(translation, self.ending(), open_stream);
-        Ok(Box::pin(frames))
+        let messages = opened.run(translation, self.ending(), open_stream);
+        Ok(Box::pin(messages.map(Ok)))
     }
 
     async fn get_profile(
@@ -253,7 +251,7 @@ impl Destination {
         fqn: &str,
         token: ContextToken,
         client: Client,
-    ) -> Result<Frames, Status> {
+    ) -> Result<Pieces, Status> {
         let inner = &*self.0;
         let asked = match authority.host {
             Host::Ip(ip) => Asked::Address(ip),
@@ -278,8 +276,8 @@ impl Destination {
             .await
             .map_err(|error| profile_status(&error))?;
         let open_stream = inner.metrics.get_profile.open(client);
-        let frames = opened.run(self.ending(), open_stream);
-        Ok(Box::pin(frames))
+        let messages = opened.run(self.ending(), open_stream);
+        Ok(Box::pin(messages.map(Ok)))
     }
 
     fn parse(&self, method: Method, get: &GetDestination) -> Result<Authority, Status> {
@@ -358,7 +356,7 @@ impl NamedService for Destination {
 }
 
 impl tower::Service<http::Request<Body>> for Destination {
-    type Response = http::Response<Body>;
+    type Response = http::Response<Answer>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -375,15 +373,16 @@ impl tower::Service<http::Request<Body>> for Destination {
         let service = self.clone();
         Box::pin(async move {
             let Some(method) = method else {
-                return Ok(Status::unimplemented("there is no such method").into_http());
+                let status = Status::unimplemented("there is no such method");
+                return Ok(status.into_http().map(Answer::Generated));
             };
             let opened = match question(request).await {
                 Ok(question) => service.open_stream(method, question).await,
                 Err(status) => Err(status),
             };
             Ok(match opened {
-                Ok(frames) => answer(frames.map(Ok)),
-                Err(status) => status.into_http(),
+                Ok(messages) => Answer::of(messages),
+                Err(status) => status.into_http().map(Answer::Generated),
             })
         })
     }

@@ -15,10 +15,11 @@ use tracing::debug;
 use super::dispatch::{Dispatch, Refusal};
 use super::metrics::OpenStream;
 use super::translate::Translation;
+use crate::answer::Piece;
 use crate::frontends::ending::Ending;
-use crate::index::{ClientLocality, MemberState, ServiceSnapshot};
+use crate::index::{MemberState, ServiceSnapshot};
 use crate::model::{ClusterName, NodeName, ServiceName, Text};
-use crate::publish::{Catalog, Frames, Subscription, ViewVersion};
+use crate::publish::{Catalog, Frames, ViewSubscription, ViewVersion};
 
 /// What a client asked for, and from where.
 #[derive(Clone, Debug)]
@@ -46,11 +47,8 @@ pub(super) enum NotOpened {
 #[derive(Debug)]
 pub(super) struct Opened {
     first: Arc<ViewVersion>,
-    request: Request,
     dispatch: Dispatch,
-    catalog: Catalog,
-    /// Let go of last, so that what was kept for it is not in use any more.
-    subscription: Subscription,
+    subscription: ViewSubscription,
 }
 
 /// Subscribes to a Service and waits until there is an answer that may be given.
@@ -66,14 +64,16 @@ pub(super) async fn open(
 ) -> Result<Opened, NotOpened> {
     let patience = Instant::now() + grace;
     home_known(catalog, patience, shutdown).await?;
-    let Some(mut subscription) = catalog.subscribe(&request.service) else {
+    let Some(subscription) = catalog.subscribe(&request.service) else {
         return Err(Refusal::ServiceNotFound(request.service).into());
     };
+    let place = catalog.place(request.node);
+    let mut subscription = subscription.for_client(request.port, request.instance, place);
     loop {
         let (dispatch, unread) = subscription.with_snapshot(|snapshot| {
             Ok::<_, Refusal>((Dispatch::of(snapshot)?, youngest_unread(snapshot, catalog)))
         })?;
-        let first = request.view(&subscription, catalog);
+        let first = subscription.view();
         let waits_until = unread
             .as_ref()
             .map(|(since, _)| patience.min(*since + grace));
@@ -89,9 +89,7 @@ pub(super) async fn open(
             _ => {
                 return Ok(Opened {
                     first,
-                    request,
                     dispatch,
-                    catalog: catalog.clone(),
                     subscription,
                 });
             }
@@ -130,18 +128,6 @@ fn youngest_unread(
         .map(|(since, cluster)| (since, cluster.clone()))
 }
 
-// === impl Request ===
-
-impl Request {
-    fn view(&self, subscription: &Subscription, catalog: &Catalog) -> Arc<ViewVersion> {
-        let client = ClientLocality {
-            zone: self.node.as_ref().and_then(|node| catalog.zone_of(node)),
-            node: self.node.clone(),
-        };
-        subscription.view(self.port, self.instance.as_ref(), &client)
-    }
-}
-
 // === impl Opened ===
 
 impl Opened {
@@ -152,14 +138,13 @@ impl Opened {
         translation: Arc<Translation>,
         ending: Ending,
         open_stream: OpenStream,
-    ) -> impl Stream<Item = Bytes> + Send {
+    ) -> impl Stream<Item = Piece> + Send {
         Running {
             frames: VecDeque::new(),
+            since: None,
             next: Some(self.first),
             sent: None,
-            request: self.request,
             dispatch: self.dispatch,
-            catalog: self.catalog,
             subscription: self.subscription,
             translation,
             ending,
@@ -171,12 +156,12 @@ impl Opened {
 struct Running {
     /// Messages of `sent` that have not been handed over yet.
     frames: VecDeque<Bytes>,
+    /// Of these.
+    since: Option<Instant>,
     next: Option<Arc<ViewVersion>>,
     sent: Option<Arc<ViewVersion>>,
-    request: Request,
     dispatch: Dispatch,
-    catalog: Catalog,
-    subscription: Subscription,
+    subscription: ViewSubscription,
     translation: Arc<Translation>,
     ending: Ending,
     open_stream: OpenStream,
@@ -185,17 +170,19 @@ struct Running {
 // === impl Running ===
 
 impl Stream for Running {
-    type Item = Bytes;
+    type Item = Piece;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
         let this = &mut *self;
         loop {
-            if let Some(frame) = this.frames.pop_front() {
-                this.open_stream.sent(frame.len());
-                return Poll::Ready(Some(frame));
+            if let Some(bytes) = this.frames.pop_front() {
+                this.open_stream.sent(bytes.len());
+                let since = this.since;
+                return Poll::Ready(Some(Piece { bytes, since }));
             }
             if let Some(next) = this.next.take() {
                 this.frames.extend(this.frames_to(&next).iter().cloned());
+                this.since = this.sent.is_some().then(|| next.since());
                 this.sent = Some(next);
                 continue;
             }
@@ -206,7 +193,7 @@ impl Stream for Running {
             if !this.still_holds() {
                 return Poll::Ready(None);
             }
-            let view = this.request.view(&this.subscription, &this.catalog);
+            let view = this.subscription.view();
             if this
                 .sent
                 .as_ref()

@@ -15,7 +15,8 @@ use super::entries::{Entries, Follower};
 use super::metrics::Metrics;
 use super::resource::Variant;
 use super::stream::{Common, Incoming, Running, Scope};
-use crate::frontends::grpc::{answer, questions};
+use crate::answer::{Answer, Piece};
+use crate::frontends::grpc::questions;
 use crate::proto::xds::discovery::{DeltaDiscoveryRequest, DiscoveryRequest};
 use crate::publish::Catalog;
 
@@ -54,7 +55,7 @@ pub struct Aggregated(Xds);
 #[derive(Clone, Debug)]
 pub struct Endpoints(Xds);
 
-type Answer = std::future::Ready<Result<http::Response<Body>, Infallible>>;
+type Answering = std::future::Ready<Result<http::Response<Answer>, Infallible>>;
 
 // === impl Xds ===
 
@@ -90,7 +91,7 @@ impl Xds {
         Endpoints(self.clone())
     }
 
-    fn answer(&self, scope: Scope, request: http::Request<Body>) -> Answer {
+    fn answer(&self, scope: Scope, request: http::Request<Body>) -> Answering {
         let method = request.uri().path().rsplit('/').next();
         let variant = match (scope, method) {
             (Scope::Aggregated, Some("StreamAggregatedResources"))
@@ -110,7 +111,9 @@ impl Xds {
                 "resources are streamed; there is no such method",
             )),
         };
-        std::future::ready(Ok(served.unwrap_or_else(Status::into_http)))
+        std::future::ready(Ok(
+            served.unwrap_or_else(|status| status.into_http().map(Answer::Generated))
+        ))
     }
 
     /// Refuses a stream that would be one too many.
@@ -135,7 +138,7 @@ fn serve<D>(
     scope: Scope,
     variant: Variant,
     request: http::Request<Body>,
-) -> Result<http::Response<Body>, Status>
+) -> Result<http::Response<Answer>, Status>
 where
     D: Message + Default + Into<Incoming> + 'static,
 {
@@ -143,7 +146,8 @@ where
     xds.ensure_room()?;
     let requests = requests.map(|request| request.map(|request| Box::new(request.into())));
     let running = Running::new(requests, scope, variant, &xds.common);
-    Ok(answer(Box::pin(running.run())))
+    let pieces = running.run().map(|bytes| bytes.map(Piece::known));
+    Ok(Answer::of(Box::pin(pieces)))
 }
 
 // === impl Task ===
@@ -163,15 +167,15 @@ macro_rules! services {
         }
 
         impl tower::Service<http::Request<Body>> for $service {
-            type Response = http::Response<Body>;
+            type Response = http::Response<Answer>;
             type Error = Infallible;
-            type Future = Answer;
+            type Future = Answering;
 
             fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
                 Poll::Ready(Ok(()))
             }
 
-            fn call(&mut self, request: http::Request<Body>) -> Answer {
+            fn call(&mut self, request: http::Request<Body>) -> Answering {
                 self.0.answer($scope, request)
             }
         }

@@ -114,6 +114,10 @@ pub(super) fn addresses() -> Vec<IpAddr> {
 }
 
 /// Every ServiceProfile there can be.
+pub(super) fn nodes() -> [NodeName; NODES.len()] {
+    NODES.map(NodeName::from)
+}
+
 pub(super) fn profiles() -> Vec<ProfileName> {
     NAMESPACES
         .map(|namespace| ProfileName::new(namespace, "web"))

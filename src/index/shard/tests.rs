@@ -201,7 +201,7 @@ fn one_service_of_many_is_touched_alone() {
     assert_eq!(world.touched.services.len(), 1000);
     world.say([home().apply(pod("shop/pod-7"))]);
     check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "shop/svc-7");
-    assert!(!world.touched.clusters && !world.touched.nodes);
+    assert!(!world.touched.clusters && world.touched.nodes.is_empty());
     world.say([cluster("east").linked(), cluster("east").unlinked()]);
     check(&world, "shop/svc-7", "10.0.0.1:80 pod-7", "");
 }

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -15,11 +14,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::WatchStream;
 use tonic::server::NamedService;
-use tonic::service::Routes;
 use tonic::transport::server::TcpConnectInfo;
 
 use super::*;
-use crate::server::services::Services;
+use crate::server::calls::Calls;
+use crate::server::requests::Requests;
+use crate::server::routes::Routes;
+use crate::server::services::{Offer, Services};
 
 /// Of servers that are to run out of it.
 const SHORT: Duration = Duration::from_millis(100);
@@ -35,7 +36,7 @@ struct Bed {
     news: watch::Sender<Bytes>,
     client: SendRequest<Bytes>,
     shutdown: CancellationToken,
-    cut: Arc<AtomicU64>,
+    metrics: Metrics,
     /// The connection, and what drives the client.
     server: JoinSet<()>,
     driver: JoinSet<()>,
@@ -68,9 +69,9 @@ impl Bed {
     async fn new(pipe: usize, window: u32, patience: Duration) -> Self {
         let (socket, end) = tokio::io::duplex(pipe);
         let (news, shutdown) = (watch::Sender::new(SMALL), CancellationToken::new());
-        let cut = Arc::<AtomicU64>::default();
+        let metrics = metrics();
         let mut server = JoinSet::new();
-        server.spawn(connection(socket, &news, &shutdown, patience, &cut));
+        server.spawn(connection(socket, &news, &shutdown, patience, &metrics));
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(window);
         builder.initial_connection_window_size(1 << 20);
@@ -84,7 +85,7 @@ impl Bed {
             news,
             client,
             shutdown,
-            cut,
+            metrics,
             server,
             driver,
         }
@@ -100,7 +101,7 @@ impl Bed {
     }
 
     fn cut(&self) -> u64 {
-        self.cut.load(Ordering::Relaxed)
+        self.metrics.stalled.get()
     }
 
     /// Waits until as many streams are open.
@@ -111,15 +112,26 @@ impl Bed {
     }
 }
 
+fn metrics() -> Metrics {
+    Metrics {
+        stalled: Counter::default(),
+        lag_seconds: Histogram::new([1.0]),
+    }
+}
+
 fn connection(
     socket: DuplexStream,
     news: &watch::Sender<Bytes>,
     shutdown: &CancellationToken,
     patience: Duration,
-    cut: &Arc<AtomicU64>,
+    metrics: &Metrics,
 ) -> impl Future<Output = ()> + use<> {
-    let routes = Routes::new(News(news.clone())).prepare();
-    let cut = Arc::clone(cut);
+    let offer = Arc::new(Offer {
+        routes: Routes::default().add(News(news.clone())),
+        beside: Routes::default(),
+        calls: Calls::default(),
+        requests: Requests::default(),
+    });
     Connection::new(
         socket,
         |io, births| {
@@ -127,14 +139,12 @@ fn connection(
                 local_addr: None,
                 remote_addr: None,
             };
-            let services = Services::new(routes, client, births.clone());
+            let services = Services::new(offer, client, births.clone());
             crate::server::http2(births).serve_connection(io, services)
         },
         shutdown.clone(),
         patience,
-        move |count| {
-            cut.fetch_add(count, Ordering::Relaxed);
-        },
+        metrics.clone(),
     )
 }
 
@@ -254,8 +264,8 @@ async fn a_stream_without_room_is_cut_and_its_neighbours_are_not() {
 async fn a_connection_that_nobody_reads_is_cut() {
     let (socket, mut end) = tokio::io::duplex(64);
     let (news, shutdown) = (watch::Sender::new(SMALL), CancellationToken::new());
-    let cut = Arc::<AtomicU64>::default();
-    let connection = connection(socket, &news, &shutdown, SHORT, &cut);
+    let metrics = metrics();
+    let connection = connection(socket, &news, &shutdown, SHORT, &metrics);
     // Wants answers, and never looks at them.
     let client = async {
         let settings = b"\0\0\0\x04\0\0\0\0\0";
@@ -271,5 +281,5 @@ async fn a_connection_that_nobody_reads_is_cut() {
         client = client => client,
     };
     assert!(client.is_ok(), "{client:?}");
-    assert_eq!(cut.load(Ordering::Relaxed), 1);
+    assert_eq!(metrics.stalled.get(), 1);
 }

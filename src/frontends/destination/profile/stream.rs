@@ -1,10 +1,11 @@
 //! The life of one `GetProfile` stream.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::Stream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,7 @@ use tracing::debug;
 
 use super::Subject;
 use super::told::{Shared, Told};
+use crate::answer::Piece;
 use crate::frontends::destination::dispatch::Refusal;
 use crate::frontends::destination::metrics::OpenStream;
 use crate::frontends::destination::stream::{NotOpened, home_known};
@@ -110,6 +112,8 @@ struct Running {
     reader: Reader,
     told: Arc<Told>,
     unsent: bool,
+    /// When what it tells of was learnt; `None` if that is what it tells first.
+    since: Option<Instant>,
     ending: Ending,
     open_stream: OpenStream,
 }
@@ -354,50 +358,53 @@ impl Opened {
         self,
         ending: Ending,
         open_stream: OpenStream,
-    ) -> impl Stream<Item = Bytes> + Send {
-        let running = Running {
+    ) -> impl Stream<Item = Piece> + Send {
+        Running {
             question: self.question,
             reader: self.reader,
             told: self.first,
             unsent: true,
+            since: None,
             ending,
             open_stream,
-        };
-        futures::stream::unfold(running, |mut running| async move {
-            let frame = running.next_frame().await?;
-            running.open_stream.sent(frame.len());
-            Some((frame, running))
-        })
+        }
     }
 }
 
 // === impl Running ===
 
-impl Running {
-    async fn next_frame(&mut self) -> Option<Bytes> {
-        while !std::mem::take(&mut self.unsent) {
-            tokio::select! {
-                () = self.ending.ended() => return None,
-                () = self.reader.changed() => {}
+impl Stream for Running {
+    type Item = Piece;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+        let this = &mut *self;
+        loop {
+            if std::mem::take(&mut this.unsent) {
+                let (bytes, since) = (this.told.frame.clone(), this.since);
+                this.open_stream.sent(bytes.len());
+                return Poll::Ready(Some(Piece { bytes, since }));
             }
-            let subject = match self.question.subject(&mut self.reader) {
-                Ok(subject) if subject == self.told.subject => continue,
+            if this.ending.poll_ended(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            this.since = Some(ready!(this.reader.poll_changed(context)));
+            let subject = match this.question.subject(&mut this.reader) {
+                Ok(subject) if subject == this.told.subject => continue,
                 Ok(subject) => subject,
                 Err(reason) => {
                     debug!(%reason, "there is no profile any more, stream ends");
-                    return None;
+                    return Poll::Ready(None);
                 }
             };
             let Profiles {
                 shared,
                 translation,
                 ..
-            } = &self.question.profiles;
+            } = &this.question.profiles;
             let told = shared.tell(subject, translation);
-            self.unsent = told.frame != self.told.frame;
-            self.told = told;
+            this.unsent = told.frame != this.told.frame;
+            this.told = told;
         }
-        Some(self.told.frame.clone())
     }
 }
 

@@ -94,7 +94,7 @@ fn run(opened: Result<Opened, NotOpened>) -> Pin<Box<dyn Stream<Item = Bytes> + 
             .get
             .open(Client::new(&ContextToken::default(), None, "web.shop")),
     );
-    Box::pin(frames)
+    Box::pin(frames.map(|message| message.bytes))
 }
 
 /// The messages that are there now, in short; `end` if the stream has ended.

@@ -1,6 +1,7 @@
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use bytes::Bytes;
 use futures::{StreamExt, poll};
 use prometheus_client::registry::Registry;
 use prost::Message;
@@ -97,14 +98,13 @@ impl Server {
 
     fn run(&self, opened: Result<Opened, NoProfile>) -> Frames {
         let ending = Ending::new(CancellationToken::new(), Duration::ZERO);
-        Box::pin(
-            opened.unwrap().run(
-                ending,
-                self.metrics
-                    .get_profile
-                    .open(Client::new(&ContextToken::default(), None, "")),
-            ),
-        )
+        let messages = opened.unwrap().run(
+            ending,
+            self.metrics
+                .get_profile
+                .open(Client::new(&ContextToken::default(), None, "")),
+        );
+        Box::pin(messages.map(|message| message.bytes))
     }
 
     /// A stream that is open.
