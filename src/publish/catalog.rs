@@ -223,7 +223,7 @@ impl Shared {
     pub(super) fn forget(&self, service: &ServiceName) {
         let mut services = self.services.write();
         let unused = services.get(service).is_some_and(|channel| {
-            !channel.is_followed() && channel.latest().snapshot.facts.is_none()
+            channel.followers() == 0 && channel.latest().snapshot.facts.is_none()
         });
         if unused {
             services.remove(service);

@@ -79,8 +79,9 @@ impl Channel {
         self.news.tell(since);
     }
 
-    pub(super) fn is_followed(&self) -> bool {
-        self.news.is_followed()
+    /// Number of readers.
+    pub(super) fn followers(&self) -> usize {
+        self.news.followers()
     }
 }
 
@@ -164,7 +165,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         // Let go first, look then: the writer publishes first and counts the readers then, so one of the two notices.
         self.news = None;
-        if self.channel.is_followed() {
+        if self.channel.followers() > 0 {
             return;
         }
         let published = self.channel.latest();

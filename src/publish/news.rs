@@ -53,9 +53,9 @@ impl News {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether anybody follows.
-    pub(super) fn is_followed(&self) -> bool {
-        self.0.lock().taken() > 0
+    /// Number of those who follow.
+    pub(super) fn followers(&self) -> usize {
+        self.0.lock().taken()
     }
 
     /// Follows what happens from now on.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::catalog::Catalog;
+use super::channel::Channel;
 use crate::index::{Address, ServiceSnapshot, ViewKey};
 use crate::model::ServiceName;
 
@@ -41,9 +42,9 @@ impl Catalog {
             let channels = services.iter().filter(|(name, _)| wanted(name));
             channels.map(|(_, channel)| Arc::clone(channel)).collect()
         };
-        let overview = |channel: &Arc<super::catalog::Channel>| {
-            let snapshot = channel.latest.borrow().snapshot.clone();
-            let readers = channel.latest.receiver_count();
+        let overview = |channel: &Arc<Channel>| {
+            let snapshot = channel.latest().snapshot.clone();
+            let readers = channel.followers();
             let is_there = snapshot.facts.is_some();
             is_there.then_some(ServiceOverview { snapshot, readers })
         };

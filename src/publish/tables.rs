@@ -137,7 +137,7 @@ impl Topics {
         let mut following = self.0.lock();
         following.readers[topic.sort() as usize] -= 1;
         let topics = &mut following.by_topic;
-        if topics.get(topic).is_some_and(|news| !news.is_followed()) {
+        if topics.get(topic).is_some_and(|news| news.followers() == 0) {
             topics.remove(topic);
         }
         let (len, room) = (topics.len(), topics.capacity());
