@@ -91,6 +91,7 @@ const RULES: &[Rule] = &[
     Rule {
         place: "frontends/xds",
         ours: &[
+            "answer",
             "model",
             "index",
             "publish",

@@ -423,7 +423,7 @@ fn a_client_that_moves_gets_the_view_of_its_new_zone() {
     assert!(!Arc::ptr_eq(&client.view(), &before));
     bridge.say([home().apply(web().node_local())]);
     assert!(changed(&mut client));
-    assert_eq!(describe(client.view().view()), "");
+    assert_eq!(describe(client.view().view()), "-");
 }
 
 #[test]
