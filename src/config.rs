@@ -383,30 +383,11 @@ impl Config {
         }
         let cluster_name = required("--cluster-name", &args.home.cluster_name, origins)?;
         let writer = WriterConfig::new(args.writer, &cluster_name.into(), origins)?;
-        if writer.mode != WriterMode::Off && !args.manifests.as_os_str().is_empty() {
-            return Err(origins.refuse(
-                "--endpoint-slices",
-                "there is nothing to write to with --manifests; leave one of them out",
-            ));
-        }
-        if writer.mode != WriterMode::Off && !args.enable_endpoint_slices {
-            return Err(origins.refuse(
-                "--endpoint-slices",
-                "EndpointSlices are copied from EndpointSlices, which --enable-endpoint-slices=false does not read; leave one of them out",
-            ));
-        }
-        if writer.writes_external_workloads() && !args.manifests.as_os_str().is_empty() {
-            return Err(origins.refuse(
-                "--external-workload-slices",
-                "there is nothing to write to with --manifests; leave one of them out",
-            ));
-        }
-        if writer.writes_external_workloads() && !args.enable_endpoint_slices {
-            return Err(origins.refuse(
-                "--external-workload-slices",
-                "ExternalWorkloads are in EndpointSlices, which --enable-endpoint-slices=false does not read; leave one of them out",
-            ));
-        }
+        writer.check(
+            !args.manifests.as_os_str().is_empty(),
+            args.enable_endpoint_slices,
+            origins,
+        )?;
         Ok(Self {
             addr: args.addr.0,
             metrics_addr: args.metrics_addr.0,

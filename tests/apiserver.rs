@@ -9,16 +9,12 @@
 mod support;
 
 // Cargo takes files in `tests/` for tests of their own; these are parts of this one.
-#[path = "xds/backends.rs"]
-mod backends;
 #[path = "apiserver/bed.rs"]
 mod bed;
 #[path = "apiserver/client.rs"]
 mod client;
 #[path = "apiserver/endpoints_objects.rs"]
 mod endpoints_objects;
-#[path = "xds/envoy.rs"]
-mod envoy;
 #[path = "apiserver/federated.rs"]
 mod federated;
 #[path = "apiserver/field_cases.rs"]

@@ -244,6 +244,42 @@ impl WriterConfig {
     }
 }
 
+// === impl WriterConfig, what goes with it ===
+
+impl WriterConfig {
+    /// Whether there is anything to write to, and to make it of.
+    pub(super) fn check(
+        &self,
+        reads_files: bool,
+        reads_slices: bool,
+        origins: Origins<'_>,
+    ) -> Result<(), UsageError> {
+        let asked = [
+            (
+                "--endpoint-slices",
+                self.mode != WriterMode::Off,
+                "EndpointSlices are copied from EndpointSlices, which --enable-endpoint-slices=false does not read; leave one of them out",
+            ),
+            (
+                "--external-workload-slices",
+                self.writes_external_workloads(),
+                "ExternalWorkloads are in EndpointSlices, which --enable-endpoint-slices=false does not read; leave one of them out",
+            ),
+        ];
+        for (flag, is_asked, without_slices) in asked {
+            if is_asked && reads_files {
+                let complaint =
+                    "there is nothing to write to with --manifests; leave one of them out";
+                return Err(origins.refuse(flag, complaint));
+            }
+            if is_asked && !reads_slices {
+                return Err(origins.refuse(flag, without_slices));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The home cluster's name becomes a label of slices, by which others tell clusters apart.
 pub(super) fn check_name(home: &ClusterName, origins: Origins<'_>) -> Result<(), UsageError> {
     if origins.is_default("cluster_name") {

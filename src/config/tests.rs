@@ -502,3 +502,38 @@ fn the_writer_commands_take_the_same_choices() {
     let refused = refusal(&["writer", "plan"]);
     assert!(refused.starts_with("--cluster-name"), "{refused}");
 }
+
+#[test]
+fn slices_of_external_workloads_are_written_if_asked_for_and_in_the_controllers_place() {
+    let written = |args: &[&str]| match parse(args) {
+        Ok(Command::Serve(config)) => config.writer.writes_external_workloads(),
+        _ => panic!("{args:?}"),
+    };
+    for (args, expected) in [
+        (&["serve"][..], false),
+        (&["serve", "--external-workload-slices"], true),
+        (&["serve", "--external-workload-slices=false"], false),
+        (&["destination"], true),
+        (
+            &[
+                "destination",
+                "-enable-endpoint-slices=false",
+                "-enable-ipv6=false",
+            ],
+            false,
+        ),
+    ] {
+        assert_eq!(written(args), expected, "{args:?}");
+    }
+    for more in [
+        &["--manifests=/nowhere"][..],
+        &["--enable-endpoint-slices=false", "--enable-ipv6=false"],
+    ] {
+        let args = [&["serve", "--external-workload-slices"], more].concat();
+        let refused = refusal(&args);
+        assert!(
+            refused.starts_with("--external-workload-slices"),
+            "{refused}"
+        );
+    }
+}

@@ -6,6 +6,7 @@
 mod eligible;
 mod endpoints;
 mod hints;
+mod report;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use settle::settle;
 pub use eligible::Ineligible;
 pub use endpoints::Rejection;
 pub(super) use endpoints::{is_dns_label, is_label_value, may_be_pod};
+pub use report::{Copied, LeftOut, Refused, Report};
 
 /// Everything that a plan is a function of.
 #[derive(Clone, Copy, Debug)]
@@ -115,41 +117,6 @@ pub struct Plan {
     pub left_out: Vec<LeftOut>,
 }
 
-/// A slice of a member, and its copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copied {
-    /// The member's cluster.
-    pub cluster: ClusterName,
-    /// The slice there.
-    pub slice: Text,
-    /// The copy.
-    pub copy: SliceName,
-    /// Endpoints in it.
-    pub endpoints: usize,
-}
-
-/// An endpoint that is not written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Its cluster.
-    pub cluster: ClusterName,
-    /// The slice that lists it.
-    pub slice: Text,
-    /// Its address.
-    pub address: IpAddr,
-    /// Why it is not written.
-    pub reason: Rejection,
-}
-
-/// Endpoints that the API server has refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
-    /// The state of the source slice that they were of.
-    pub source: (Uid, i64),
-    /// Their addresses.
-    pub addresses: BTreeSet<IpAddr>,
-}
-
 /// One request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -190,33 +157,6 @@ pub struct Tally {
     pub lost: usize,
     /// Whether copies that are there came from a cluster with another uid.
     pub is_other_cluster: bool,
-}
-
-/// Something that operators should know about one Service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Report {
-    /// Nothing is written for it.
-    NotEligible(Ineligible),
-    /// Slices of others name it, so that nothing is written: name and manager of each.
-    ForeignSlices(Vec<(Text, Text)>),
-    /// A cluster's Service has none of the ports.
-    PortNotExported(ClusterName),
-    /// A cluster's Service is itself a mirror.
-    Loop(ClusterName),
-    /// A cluster is another one under a second name.
-    Twin(ClusterName, ClusterName),
-    /// Endpoints were left out: cluster, why, how many, and the first of their addresses.
-    Rejected(ClusterName, Rejection, usize, IpAddr),
-    /// A slice was left out: it has no port or no family of the Service.
-    SliceSkipped(ClusterName, Rejection, Text),
-    /// Nothing more of this cluster is written: it would be more than is allowed.
-    Full(ClusterName),
-    /// Nothing of this cluster is removed: it may be another cluster than before.
-    Doubted(ClusterName),
-    /// A stranger's slice has a copy's name.
-    NameTaken(SliceName),
-    /// GKE is asked to balance its load without kube-proxy.
-    Neg,
 }
 
 /// The copies of one cluster as they are to be.

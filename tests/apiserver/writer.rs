@@ -170,7 +170,7 @@ async fn wait_for_copies(
     tributary: &Tributary,
     home: &Cluster,
     namespace: &str,
-    expected: &str,
+    expected: impl AsRef<str>,
 ) -> Result<Copies> {
     wait_for_slices(tributary, home, namespace, OURS, expected).await
 }
@@ -181,9 +181,10 @@ async fn wait_for_slices(
     home: &Cluster,
     namespace: &str,
     labels: &str,
-    expected: &str,
+    expected: impl AsRef<str>,
 ) -> Result<Copies> {
     let mut lines: Vec<_> = expected
+        .as_ref()
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
@@ -210,8 +211,9 @@ async fn wait_long_for_copies(
     tributary: &Tributary,
     home: &Cluster,
     namespace: &str,
-    expected: &str,
+    expected: impl AsRef<str>,
 ) -> Result<Copies> {
+    let expected = expected.as_ref();
     for _ in 0..2 {
         if let Ok(copies) = wait_for_copies(tributary, home, namespace, expected).await {
             return Ok(copies);

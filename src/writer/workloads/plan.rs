@@ -106,18 +106,17 @@ pub(super) fn plan<'a>(
 fn ports(service: &Selecting, workload: &Workload, plan: &mut Plan) -> Vec<CopyPort> {
     let mut ports = Vec::with_capacity(service.ports.len());
     for port in &service.ports {
-        match workload.target_of(port) {
-            Some(number) => ports.push(CopyPort {
-                name: port.name.clone(),
-                transport: port.transport,
-                port: number,
-                app_protocol: None,
-            }),
-            None => {
-                let lacking = plan.without_port.entry(workload.name.clone()).or_default();
-                lacking.push(port.number);
-            }
-        }
+        let Some(number) = workload.target_of(port) else {
+            let lacking = plan.without_port.entry(workload.name.clone());
+            lacking.or_default().push(port.number);
+            continue;
+        };
+        ports.push(CopyPort {
+            name: port.name.clone(),
+            transport: port.transport,
+            port: number,
+            app_protocol: None,
+        });
     }
     ports.sort_unstable();
     ports

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::scene::{Pair, Scene, one_ready};
 use super::{HOME, copies, describe, versions, wait_for_copies, writer};
 use crate::support::cluster::Cluster;
+use crate::support::profile::ProfileSubscription;
 use crate::support::services::{Backend, Local, authority, federated, flat_mirror, workload};
 use crate::support::tributary::Tributary;
 use crate::support::{run, wait_for};
@@ -197,7 +198,7 @@ fn the_mesh_is_told_the_same_while_copies_come_change_and_go() {
         let messages = || {
             let streams = streams.iter().map(|stream| stream.messages().len());
             streams
-                .chain(profiles.iter().map(|profile| profile.count()))
+                .chain(profiles.iter().map(ProfileSubscription::count))
                 .collect::<Vec<_>>()
         };
         let before = messages();

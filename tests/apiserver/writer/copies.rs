@@ -4,11 +4,9 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
-use super::scene::Scene;
-use super::{HOME, copies, turn, wait_for_copies, writer};
-use crate::support::services::{
-    Backend, Condition, Local, federated, flat_mirror, slice, workload,
-};
+use super::HOME;
+use super::scene::{Scene, one_ready};
+use crate::support::services::{Backend, Condition, Local, federated, flat_mirror, workload};
 use crate::support::{run, wait_for};
 
 /// What kube-proxy leaves out of its watch.
@@ -19,23 +17,14 @@ const KUBE_PROXY: &str =
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn fc_mis_39_a_mirror_gets_the_endpoints_of_its_cluster_and_they_follow() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-mirror";
         let web = [
             Backend::ready("web-0", "10.60.40.1"),
             Backend::ready("web-1", "10.60.40.2").zone("zb"),
         ];
-        bed.east.apply(&workload(namespace, "web", &web)).await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let written = wait_for_copies(
-            &tributary,
-            &bed.home,
-            namespace,
-            "web-east from east: http=8080 | 10.60.40.1 ready serving zone:za, 10.60.40.2 ready serving zone:zb",
+        let scene = Scene::mirror("writer-mirror", &web).await?;
+        let namespace = scene.namespace;
+        let tributary = scene.writer(&[]).await?;
+        let written = scene.until(&tributary, "web-east from east: http=8080 | 10.60.40.1 ready serving zone:za, 10.60.40.2 ready serving zone:zb",
         )
         .await?;
         let (name, copy) = written.iter().next().unwrap();
@@ -73,33 +62,19 @@ fn fc_mis_39_a_mirror_gets_the_endpoints_of_its_cluster_and_they_follow() {
             web[1].condition(Condition::Unready),
             Backend::ready("web-2", "10.60.40.3"),
         ];
-        bed.east.apply(&slice(namespace, "web", &changed)).await?;
-        wait_for_copies(
-            &tributary,
-            &bed.home,
-            namespace,
-            "web-east from east: http=8080 | 10.60.40.1 serving terminating zone:za, 10.60.40.2 zone:zb, \
+        scene.list(&changed).await?;
+        scene.until(&tributary, "web-east from east: http=8080 | 10.60.40.1 serving terminating zone:za, 10.60.40.2 zone:zb, \
              10.60.40.3 ready serving zone:za",
         )
         .await?;
         // All at once replaced: nothing old stays.
         let replaced = [Backend::ready("web-7", "10.60.40.7")];
-        bed.east.apply(&slice(namespace, "web", &replaced)).await?;
-        wait_for_copies(
-            &tributary,
-            &bed.home,
-            namespace,
-            "web-east from east: http=8080 | 10.60.40.7 ready serving zone:za",
-        )
-        .await?;
-        bed.east.apply(&slice(namespace, "web", &[])).await?;
-        wait_for_copies(
-            &tributary,
-            &bed.home,
-            namespace,
-            "web-east from east: http=8080 |",
-        )
-        .await?;
+        scene.list(&replaced).await?;
+        scene.until(&tributary, one_ready("10.60.40.7")).await?;
+        scene.list(&[]).await?;
+        scene
+            .until(&tributary, "web-east from east: http=8080 |")
+            .await?;
         tributary.terminate().await?;
         Ok(())
     });
@@ -109,9 +84,8 @@ fn fc_mis_39_a_mirror_gets_the_endpoints_of_its_cluster_and_they_follow() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_federated_service_gets_the_endpoints_of_all_members_and_home_keeps_node_and_target() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-federated";
+        let scene = Scene::empty("writer-federated").await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         bed.home
             .apply(&workload(
                 namespace,
@@ -141,17 +115,10 @@ fn a_federated_service_gets_the_endpoints_of_all_members_and_home_keeps_node_and
                 &["east", "north"],
             ))
             .await?;
-        let tributary = writer(
-            &bed.home,
-            namespace,
-            &["--endpoint-slices-hints=local-first"],
-        )
-        .await?;
-        wait_for_copies(
-            &tributary,
-            &bed.home,
-            namespace,
-            &format!(
+        let tributary = scene
+            .writer(&["--endpoint-slices-hints=local-first"])
+            .await?;
+        scene.until(&tributary, &format!(
                 "web-federated from {HOME}: http=8080 | 10.50.41.1 ready serving zone:za node:n0 for:za target:web-0
                  web-federated from east: http=8080 | 10.60.41.1 ready serving zone:za for:east
                  web-federated from north: http=8080 | 10.70.41.1 ready serving zone:zb for:north"
@@ -162,11 +129,7 @@ fn a_federated_service_gets_the_endpoints_of_all_members_and_home_keeps_node_and
         bed.home
             .apply(&federated(namespace, "web", Local::Member, &["north"]))
             .await?;
-        wait_for_copies(
-            &tributary,
-            &bed.home,
-            namespace,
-            &format!(
+        scene.until(&tributary, &format!(
                 "web-federated from {HOME}: http=8080 | 10.50.41.1 ready serving zone:za node:n0 for:za target:web-0
                  web-federated from north: http=8080 | 10.70.41.1 ready serving zone:zb for:north"
             ),
@@ -181,22 +144,12 @@ fn a_federated_service_gets_the_endpoints_of_all_members_and_home_keeps_node_and
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn kube_proxy_does_not_see_copies_unless_they_are_for_everyone() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-audience";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.42.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.42.1 ready serving zone:za";
-        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let scene =
+            Scene::mirror("writer-audience", &[Backend::ready("web-0", "10.60.42.1")]).await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
+        let tributary = scene.writer(&[]).await?;
+        let line = one_ready("10.60.42.1");
+        scene.until(&tributary, &line).await?;
         let api: Api<EndpointSlice> = Api::namespaced(bed.home.client(), namespace);
         let seen = || async {
             let list = api
@@ -223,22 +176,12 @@ fn kube_proxy_does_not_see_copies_unless_they_are_for_everyone() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn fc_mis_36_labels_of_the_exporter_make_no_twin_and_opting_out_removes_copies() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-opt-out";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.43.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.43.1 ready serving zone:za";
-        let first = wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let scene =
+            Scene::mirror("writer-opt-out", &[Backend::ready("web-0", "10.60.43.1")]).await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
+        let tributary = scene.writer(&[]).await?;
+        let line = one_ready("10.60.43.1");
+        let first = scene.until(&tributary, &line).await?;
         for (number, value) in [json!("shop"), json!("other"), json!(null)]
             .into_iter()
             .enumerate()
@@ -255,12 +198,12 @@ fn fc_mis_36_labels_of_the_exporter_make_no_twin_and_opting_out_removes_copies()
                 .await?;
             let ip = format!("10.60.43.{}", number + 2);
             let backends = [Backend::ready("web-0", &ip).zone("zb")];
-            bed.east.apply(&slice(namespace, "web", &backends)).await?;
+            scene.list(&backends).await?;
             let line = format!(
                 "web-east from east: http=8080 | 10.60.43.{} ready serving zone:zb",
                 number + 2
             );
-            let now = wait_for_copies(&tributary, &bed.home, namespace, &line).await?;
+            let now = scene.until(&tributary, &line).await?;
             assert!(now.keys().eq(first.keys()));
         }
         let disabled =
@@ -268,8 +211,8 @@ fn fc_mis_36_labels_of_the_exporter_make_no_twin_and_opting_out_removes_copies()
         bed.home
             .patch("Service", namespace, "web-east", disabled)
             .await?;
-        wait_for_copies(&tributary, &bed.home, namespace, "").await?;
-        assert!(copies(&bed.home, namespace).await?.is_empty());
+        scene.until(&tributary, "").await?;
+        assert!(scene.copies().await?.is_empty());
         tributary.terminate().await?;
         Ok(())
     });
@@ -279,9 +222,8 @@ fn fc_mis_36_labels_of_the_exporter_make_no_twin_and_opting_out_removes_copies()
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn hostnames_stay_off_remote_endpoints_while_a_stock_destination_runs() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-hostnames";
+        let scene = Scene::empty("writer-hostnames").await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         let hosted = workload(namespace, "web", &[Backend::ready("web-0", "10.60.44.1")]).replace(
             "  nodeName: n0\n  zone",
             "  hostname: web-0\n  nodeName: n0\n  zone",
@@ -290,10 +232,10 @@ fn hostnames_stay_off_remote_endpoints_while_a_stock_destination_runs() {
         bed.home
             .apply(&flat_mirror(namespace, "web", "east"))
             .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let tributary = scene.writer(&[]).await?;
         let with = "web-east from east: http=8080 | 10.60.44.1 ready serving zone:za host:web-0";
-        let without = "web-east from east: http=8080 | 10.60.44.1 ready serving zone:za";
-        wait_for_copies(&tributary, &bed.home, namespace, with).await?;
+        let without = one_ready("10.60.44.1");
+        scene.until(&tributary, with).await?;
         let destination = "
 apiVersion: v1
 kind: Pod
@@ -304,12 +246,12 @@ metadata:
 spec: {containers: [{name: destination, image: destination}]}
 ";
         bed.home.apply(destination).await?;
-        wait_for_copies(&tributary, &bed.home, namespace, without).await?;
+        scene.until(&tributary, without).await?;
         let ours = json!({"metadata": {"annotations": {"tributary.dev/destination": ""}}});
         bed.home
             .patch("Pod", "linkerd", "linkerd-destination-0", ours)
             .await?;
-        wait_for_copies(&tributary, &bed.home, namespace, with).await?;
+        scene.until(&tributary, with).await?;
         bed.home.delete(destination).await?;
         tributary.terminate().await?;
         Ok(())

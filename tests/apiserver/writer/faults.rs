@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::scene::{Pair, Scene, one_ready};
-use super::{WRITE_RIGHTS, copies, turn, versions, wait_for_copies, writer};
+use super::{WRITE_RIGHTS, copies, versions, wait_for_copies, writer};
 use crate::support::cluster::Cluster;
 use crate::support::link::{Link, unlink};
 use crate::support::services::{Backend, Local, federated, flat_mirror, slice, workload};
@@ -149,7 +149,7 @@ fn credentials_that_are_deleted_and_made_anew_within_the_grace_cost_no_write() {
             .await?;
         home.apply(&flat_mirror(namespace, "web", "east")).await?;
         let tributary = writer(home, namespace, &["--endpoint-slices-unlink-grace=10s"]).await?;
-        let line = "web-east from east: http=8080 | 10.60.56.1 ready serving zone:za";
+        let line = one_ready("10.60.56.1");
         let before = wait_for_copies(&tributary, home, namespace, line).await?;
         unlink(home, "east").await?;
         tributary.log_line("cluster unlinked").await?;
@@ -169,7 +169,7 @@ fn credentials_that_are_deleted_and_made_anew_within_the_grace_cost_no_write() {
                 &[Backend::ready("web-0", "10.60.56.2")],
             ))
             .await?;
-        let line = "web-east from east: http=8080 | 10.60.56.2 ready serving zone:za";
+        let line = one_ready("10.60.56.2");
         wait_for_copies(&tributary, home, namespace, line).await?;
 
         // Unlinked for good, the copies go after the grace.
@@ -241,9 +241,8 @@ fn a_link_that_leads_to_another_cluster_removes_nothing() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_throttled_writer_obeys_and_gets_there_in_the_end() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-throttled";
+        let scene = Scene::empty("writer-throttled").await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         let mut expected = Vec::new();
         for number in 0..8 {
             let (name, ip) = (
@@ -279,13 +278,12 @@ spec:
     - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [patch, delete], namespaces: ['*']}
 ";
         bed.home.apply(flow).await?;
-        let tributary = writer(&bed.home, namespace, &["--endpoint-slices-workers=8"]).await?;
+        let tributary = scene.writer(&["--endpoint-slices-workers=8"]).await?;
         let throttled = wait_for("a refusal", || async {
             let metrics = tributary.metrics().await.ok()?;
             let seen = metrics
                 .contains("tributary_writer_actions_total{verb=\"apply\",result=\"throttled\"}");
-            let done =
-                super::describe(&copies(&bed.home, namespace).await.ok()?) == expected.join("\n");
+            let done = super::describe(&scene.copies().await.ok()?) == expected.join("\n");
             (seen || done).then_some(seen)
         })
         .await;
@@ -305,9 +303,8 @@ spec:
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_rolling_restart_costs_no_more_writes_than_its_slices_change() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-churn";
+        let scene = Scene::empty("writer-churn").await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         let ips: Vec<_> = (0..100_u32)
             .map(|number| format!("10.61.{}.{}", number / 50, number % 50 + 1))
             .collect();
@@ -327,9 +324,9 @@ fn a_rolling_restart_costs_no_more_writes_than_its_slices_change() {
         bed.home
             .apply(&flat_mirror(namespace, "web", "east"))
             .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let tributary = scene.writer(&[]).await?;
         wait_for("a hundred endpoints", || async {
-            let copies = copies(&bed.home, namespace).await.ok()?;
+            let copies = scene.copies().await.ok()?;
             (copies
                 .values()
                 .map(|copy| copy.endpoints.len())
@@ -348,7 +345,7 @@ fn a_rolling_restart_costs_no_more_writes_than_its_slices_change() {
         }
         bed.east.apply(&all(|backend| backend.zone("zb"))).await?;
         wait_for("the zone", || async {
-            let copies = copies(&bed.home, namespace).await.ok()?;
+            let copies = scene.copies().await.ok()?;
             let endpoints = copies.values().flat_map(|copy| &copy.endpoints);
             endpoints
                 .into_iter()

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::scene::Scene;
-use crate::backends::Backends;
-use crate::envoy::Envoy;
+use crate::support::backends::Backends;
 use crate::support::cluster::Cluster;
+use crate::support::envoy::Envoy;
 use crate::support::services::{Backend, Condition, Local, federated, slice, workload};
 use crate::support::{run, scratch_folder, wait_for};
 
@@ -163,10 +163,10 @@ fn fc_mis_38_a_gateway_reaches_pods_of_three_clusters_and_drains_those_that_go()
         let envoy = Arc::new(Envoy::start_from_file(&file).await?);
         let all = [pods[0], pods[1], pods[3]];
         envoy.until_hosts("web", &all).await?;
-        let set = |names: &[&str]| -> BTreeSet<String> {
+        let named = |names: &[&str]| -> BTreeSet<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
         };
-        assert_eq!(envoy.answerers(30).await?, set(&all));
+        assert_eq!(envoy.answerers(30).await?, named(&all));
 
         // Under load, east's Pod is replaced by another one, and drains.
         let (sent, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -185,16 +185,16 @@ fn fc_mis_38_a_gateway_reaches_pods_of_three_clusters_and_drains_those_that_go()
         })
         .await?;
         let others = [pods[0], pods[2], pods[3]];
-        assert_eq!(envoy.answerers(30).await?, set(&others));
+        assert_eq!(envoy.answerers(30).await?, named(&others));
         east.apply(&at_their_port(slice(namespace, "web", &[new])))
             .await?;
         envoy.until_hosts("web", &others).await?;
-        assert_eq!(envoy.answerers(30).await?, set(&others));
+        assert_eq!(envoy.answerers(30).await?, named(&others));
 
         // A cluster leaves, and comes back.
         home.apply(&members(&["east"])).await?;
         envoy.until_hosts("web", &[pods[0], pods[2]]).await?;
-        assert_eq!(envoy.answerers(20).await?, set(&[pods[0], pods[2]]));
+        assert_eq!(envoy.answerers(20).await?, named(&[pods[0], pods[2]]));
         home.apply(&members(&["east", "north"])).await?;
         envoy.until_hosts("web", &others).await?;
         ends.store(true, Ordering::Relaxed);

@@ -11,10 +11,10 @@ use kube::runtime::watcher::Event;
 use serde_json::json;
 
 use super::scene::{Scene, one_ready};
-use super::{OURS, applies, copies, turn, versions, wait_for_copies, writer};
+use super::{OURS, applies, versions, wait_long_for_copies};
 use crate::support::cluster::Cluster;
 use crate::support::link::Link;
-use crate::support::services::{Backend, flat_mirror, slice, workload};
+use crate::support::services::{Backend, authority, flat_mirror, slice, workload};
 use crate::support::{note, run, wait_for};
 
 const LEASE: &str = "tributary-endpointslice-writer";
@@ -32,54 +32,29 @@ async fn holder(home: &Cluster) -> Option<String> {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn of_two_replicas_one_writes_and_the_other_takes_over_at_once() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-replicas";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.49.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let first = writer(&bed.home, namespace, &[]).await?;
+        let scene =
+            Scene::mirror("writer-replicas", &[Backend::ready("web-0", "10.60.49.1")]).await?;
+        let bed = scene.bed;
+        let first = scene.writer(&[]).await?;
         let line = |last: u8| {
             format!("web-east from east: http=8080 | 10.60.49.{last} ready serving zone:za")
         };
-        wait_for_copies(&first, &bed.home, namespace, &line(1)).await?;
-        let second = writer(&bed.home, namespace, &[]).await?;
-        bed.east
-            .apply(&slice(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.49.2")],
-            ))
-            .await?;
-        wait_for_copies(&first, &bed.home, namespace, &line(2)).await?;
+        scene.until(&first, &line(1)).await?;
+        let second = scene.writer(&[]).await?;
+        scene.list(&[Backend::ready("web-0", "10.60.49.2")]).await?;
+        scene.until(&first, &line(2)).await?;
         assert!(second.metric("tributary_writer_leader").await?.abs() < 0.5);
         let held_by = holder(&bed.home).await;
 
         first.terminate().await?;
-        bed.east
-            .apply(&slice(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.49.3")],
-            ))
-            .await?;
-        let before = wait_for_copies(&second, &bed.home, namespace, &line(3)).await?;
+        scene.list(&[Backend::ready("web-0", "10.60.49.3")]).await?;
+        let before = scene.until(&second, &line(3)).await?;
         let now_held_by = holder(&bed.home).await;
         assert!(
             now_held_by.is_some() && now_held_by != held_by,
             "{now_held_by:?}"
         );
-        assert_eq!(
-            versions(&before),
-            versions(&copies(&bed.home, namespace).await?)
-        );
+        assert_eq!(versions(&before), versions(&scene.copies().await?));
         second.terminate().await?;
         assert_eq!(holder(&bed.home).await, None, "given up");
         Ok(())
@@ -90,25 +65,15 @@ fn of_two_replicas_one_writes_and_the_other_takes_over_at_once() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_thaws() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-frozen";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.50.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
+        let scene =
+            Scene::mirror("writer-frozen", &[Backend::ready("web-0", "10.60.50.1")]).await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         let line = |last: u8| {
             format!("web-east from east: http=8080 | 10.60.50.{last} ready serving zone:za")
         };
-        let first = writer(&bed.home, namespace, &[]).await?;
-        wait_for_copies(&first, &bed.home, namespace, &line(1)).await?;
-        let second = writer(&bed.home, namespace, &[]).await?;
+        let first = scene.writer(&[]).await?;
+        scene.until(&first, &line(1)).await?;
+        let second = scene.writer(&[]).await?;
         let held_by = holder(&bed.home).await;
         first.freeze()?;
         // As if its last renewal were long ago: the other one takes over without half a minute of waiting.
@@ -119,32 +84,30 @@ fn a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_thaws() {
             (holder.is_some() && holder != held_by).then_some(())
         })
         .await?;
-        bed.east
-            .apply(&slice(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.50.2")],
-            ))
-            .await?;
-        wait_for_copies(&second, &bed.home, namespace, &line(2)).await?;
+        scene.list(&[Backend::ready("web-0", "10.60.50.2")]).await?;
+        scene.until(&second, &line(2)).await?;
         // Longer than a leader trusts its Lease without renewing it.
         wait_for("the frozen one's time to run out", || async {
             let age = first.frozen_for()?;
             (age > std::time::Duration::from_secs(11)).then_some(())
         })
         .await?;
-        let before = copies(&bed.home, namespace).await?;
+        // Now there is something to write, and nobody to do it: the other one is dead, and its Lease holds on.
+        drop(second);
+        scene.list(&[Backend::ready("web-0", "10.60.50.3")]).await?;
+        let before = scene.copies().await?;
         let asked = applies(&bed.home).await?;
         first.thaw()?;
         first.until_metric("tributary_writer_leader", 0.0).await?;
         first.log_line("state=following").await?;
-        assert_eq!(
-            versions(&before),
-            versions(&copies(&bed.home, namespace).await?)
-        );
+        // It knows what would have to be written, and does not write it.
+        let stream = first.get(&authority(namespace, "web-east"));
+        stream.wait_for_exactly(&["10.60.50.3:8080"]).await;
+        assert_eq!(versions(&before), versions(&scene.copies().await?));
         assert!((applies(&bed.home).await? - asked).abs() < 0.5);
+        // Until the Lease has run out.
+        wait_long_for_copies(&first, &bed.home, namespace, line(3)).await?;
         first.terminate().await?;
-        second.terminate().await?;
         Ok(())
     });
 }
@@ -196,9 +159,8 @@ async fn follow(
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_leader_killed_in_the_middle_is_followed_by_one_that_loses_nothing() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-killed";
+        let scene = Scene::empty("writer-killed").await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         let count = 30;
         let ip = |number: usize| format!("10.60.63.{}", number + 1);
         for number in 0..count {
@@ -228,8 +190,8 @@ fn a_leader_killed_in_the_middle_is_followed_by_one_that_loses_nothing() {
             "--endpoint-slices-write-qps=10",
             "--endpoint-slices-write-burst=1",
         ];
-        let first = writer(&bed.home, namespace, &[]).await?;
-        wait_for_copies(&first, &bed.home, namespace, &all("za")).await?;
+        let first = scene.writer(&[]).await?;
+        scene.until(&first, &all("za")).await?;
         first.terminate().await?;
         let missing = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
         let mut following = tokio::task::JoinSet::new();
@@ -237,7 +199,7 @@ fn a_leader_killed_in_the_middle_is_followed_by_one_that_loses_nothing() {
         following.spawn(follow(bed.home.clone(), namespace, wanted, missing.clone()));
 
         // Every endpoint moves to another slice, so that each Service needs a write and a deletion.
-        let first = writer(&bed.home, namespace, &slow).await?;
+        let first = scene.writer(&slow).await?;
         first.until_metric("tributary_writer_leader", 1.0).await?;
         let before = applies(&bed.home).await?;
         for number in 0..count {
@@ -260,8 +222,8 @@ fn a_leader_killed_in_the_middle_is_followed_by_one_that_loses_nothing() {
         drop(first); // Killed.
         let expired = json!({"spec": {"leaseDurationSeconds": 1}});
         bed.home.patch("Lease", "linkerd", LEASE, expired).await?;
-        let second = writer(&bed.home, namespace, &[]).await?;
-        wait_for_copies(&second, &bed.home, namespace, &all("zb")).await?;
+        let second = scene.writer(&[]).await?;
+        scene.until(&second, &all("zb")).await?;
         second.terminate().await?;
         following.shutdown().await;
         assert_eq!(

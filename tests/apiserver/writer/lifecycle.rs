@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
-use super::scene::{Pair, one_ready};
-use super::{HOME, WRITE_RIGHTS, copies, turn, versions, wait_for_copies, writer};
+use super::scene::{Pair, Scene, one_ready};
+use super::{HOME, WRITE_RIGHTS, copies, versions, wait_for_copies, writer};
 use crate::support::cluster::Cluster;
 use crate::support::link::{link, unlink};
 use crate::support::services::{Backend, flat_mirror, slice, workload};
@@ -23,8 +23,8 @@ fn copies_go_with_their_service_and_come_back_with_it() {
         east.apply(&workload(namespace, "web", &web)).await?;
         home.apply(&mirror).await?;
         let tributary = writer(&home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.51.1 ready serving zone:za";
-        let first = wait_for_copies(&tributary, &home, namespace, line).await?;
+        let line = one_ready("10.60.51.1");
+        let first = wait_for_copies(&tributary, &home, namespace, &line).await?;
 
         // In the background, in the foreground, and orphaned: then nobody but us removes them.
         let services: Api<Service> = Api::namespaced(home.client(), namespace);
@@ -45,7 +45,7 @@ fn copies_go_with_their_service_and_come_back_with_it() {
             })
             .await?;
             home.apply(&mirror).await?;
-            let again = wait_for_copies(&tributary, &home, namespace, line).await?;
+            let again = wait_for_copies(&tributary, &home, namespace, &line).await?;
             let uid = |copies: &std::collections::BTreeMap<
                 _,
                 k8s_openapi::api::discovery::v1::EndpointSlice,
@@ -94,8 +94,8 @@ fn copies_go_with_their_namespace_and_come_back_with_it() {
         east.apply(&workload(namespace, "web", &web)).await?;
         home.apply(&mirror).await?;
         let tributary = writer(&home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.51.1 ready serving zone:za";
-        wait_for_copies(&tributary, &home, namespace, line).await?;
+        let line = one_ready("10.60.51.1");
+        wait_for_copies(&tributary, &home, namespace, &line).await?;
 
         // The namespace goes, held open for a while, and comes back.
         let hold = "{apiVersion: v1, kind: ConfigMap, metadata: {name: hold, namespace: shop, finalizers: [test.example/hold]}}";
@@ -129,8 +129,8 @@ fn copies_go_with_their_namespace_and_come_back_with_it() {
         .await?;
         home.forget_namespace(namespace);
         home.apply(&mirror).await?;
-        let line = "web-east from east: http=8080 | 10.60.51.2 ready serving zone:za";
-        wait_for_copies(&tributary, &home, namespace, line).await?;
+        let line = one_ready("10.60.51.2");
+        wait_for_copies(&tributary, &home, namespace, &line).await?;
         assert_eq!(tributary.logs_containing("panicked").len(), 0);
         tributary.terminate().await?;
         Ok(())
@@ -141,34 +141,24 @@ fn copies_go_with_their_namespace_and_come_back_with_it() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn turned_off_nothing_is_touched_and_remove_leaves_only_what_is_others() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-remove";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.52.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
+        let scene =
+            Scene::mirror("writer-remove", &[Backend::ready("web-0", "10.60.52.1")]).await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         let stranger = slice(namespace, "plain", &[Backend::ready("x", "10.50.52.1")]);
         bed.home.apply(&stranger).await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.52.1 ready serving zone:za";
-        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let tributary = scene.writer(&[]).await?;
+        let line = one_ready("10.60.52.1");
+        scene.until(&tributary, &line).await?;
         tributary.terminate().await?;
 
         let off = Tributary::start(&bed.home, &[]).await?;
         off.log_line("nobody keeps them").await?;
-        wait_for_copies(&off, &bed.home, namespace, line).await?;
+        scene.until(&off, &line).await?;
         off.terminate().await?;
 
         let name = format!("--cluster-name={HOME}");
         let removing = Tributary::start(&bed.home, &["--endpoint-slices=remove", &name]).await?;
-        wait_for_copies(&removing, &bed.home, namespace, "").await?;
+        scene.until(&removing, "").await?;
         removing
             .until_metric("tributary_writer_leftover_slices", 0.0)
             .await?;
@@ -184,24 +174,14 @@ fn turned_off_nothing_is_touched_and_remove_leaves_only_what_is_others() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_right_that_was_taken_away_and_given_back_heals() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-rights";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.53.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let scene =
+            Scene::mirror("writer-rights", &[Backend::ready("web-0", "10.60.53.1")]).await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
+        let tributary = scene.writer(&[]).await?;
         let line = |last: u8| {
             format!("web-east from east: http=8080 | 10.60.53.{last} ready serving zone:za")
         };
-        wait_for_copies(&tributary, &bed.home, namespace, &line(1)).await?;
+        scene.until(&tributary, &line(1)).await?;
         let withheld =
             WRITE_RIGHTS.replace("[list, watch, create, patch, delete]", "[list, watch]");
         assert_ne!(withheld, WRITE_RIGHTS);
@@ -215,9 +195,9 @@ fn a_right_that_was_taken_away_and_given_back_heals() {
             last += 1;
             let ip = format!("10.60.53.{last}");
             let backend = [Backend::ready("web-0", &ip)];
-            bed.east.apply(&slice(namespace, "web", &backend)).await?;
+            scene.list(&backend).await?;
             wait_for("the change to be written or refused", || async {
-                let written = copies(&bed.home, namespace).await.ok()?;
+                let written = scene.copies().await.ok()?;
                 let done = super::describe(&written) == line(last)
                     || !tributary
                         .logs_containing("not allowed to write EndpointSlices")
@@ -231,7 +211,7 @@ fn a_right_that_was_taken_away_and_given_back_heals() {
         last += 1;
         let ip = format!("10.60.53.{last}");
         let backend = [Backend::ready("web-0", &ip)];
-        bed.east.apply(&slice(namespace, "web", &backend)).await?;
+        scene.list(&backend).await?;
         super::wait_long_for_copies(&tributary, &bed.home, namespace, &line(last)).await?;
         assert!(tributary.ensure_running().is_ok());
         tributary.terminate().await?;
@@ -261,16 +241,11 @@ fn in_whatever_order_it_ends_nothing_of_ours_is_left_and_nothing_of_others_touch
         let namespace = "shop";
         let web = [Backend::ready("web-0", "10.60.79.1")];
         east.apply(&workload(namespace, "web", &web)).await?;
-        let theirs = [
-            slice(namespace, "plain", &[Backend::ready("x", "10.50.79.1")]),
-            slice(
-                namespace,
-                "web-east-too",
-                &[Backend::ready("y", "10.50.79.2")],
-            )
-            .replace("endpointslice-controller.k8s.io", "somebody.example"),
-        ];
-        home.apply(&theirs.concat()).await?;
+        let strangers = ["plain", "web-east-too"].map(|service| {
+            let slice = slice(namespace, service, &[Backend::ready("x", "10.50.79.1")]);
+            slice.replace("endpointslice-controller.k8s.io", "somebody.example")
+        });
+        home.apply(&strangers.concat()).await?;
         let all = || async { anyhow::Ok(versions(&super::slices(&home, namespace, "").await?)) };
         let before = all().await?;
         assert_eq!(before.len(), 2);

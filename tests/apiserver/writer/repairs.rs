@@ -4,7 +4,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use super::{applies, copies, turn, versions, wait_for_copies, writer};
+use super::scene::{Scene, one_ready};
+use super::{applies, versions};
 use crate::support::services::{Backend, flat_mirror, service, slice, workload};
 use crate::support::{run, wait_for};
 
@@ -12,22 +13,11 @@ use crate::support::{run, wait_for};
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn fc_rel_29_edits_of_strangers_are_undone_and_what_is_theirs_is_left() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-edits";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.45.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.45.1 ready serving zone:za";
-        let written = wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let scene = Scene::mirror("writer-edits", &[Backend::ready("web-0", "10.60.45.1")]).await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
+        let tributary = scene.writer(&[]).await?;
+        let line = one_ready("10.60.45.1");
+        let written = scene.until(&tributary, &line).await?;
         let name = written.keys().next().unwrap().clone();
         let api: Api<EndpointSlice> = Api::namespaced(bed.home.client(), namespace);
         let stranger = PatchParams {
@@ -41,7 +31,7 @@ fn fc_rel_29_edits_of_strangers_are_undone_and_what_is_theirs_is_left() {
 
         edit(json!({"metadata": {"labels": {"stranger": "yes"}, "annotations": {"stranger": "yes"}}})).await?;
         edit(json!({"endpoints": [{"addresses": ["10.66.6.6"]}]})).await?;
-        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        scene.until(&tributary, &line).await?;
         edit(json!({"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": null}}}))
             .await?;
         let put_right = wait_for("the label to come back", || async {
@@ -69,10 +59,10 @@ fn fc_rel_29_edits_of_strangers_are_undone_and_what_is_theirs_is_left() {
         // Deleted, it comes back; unlabelled, it is found again.
         api.delete(&name, &kube::api::DeleteParams::default())
             .await?;
-        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        scene.until(&tributary, &line).await?;
         edit(json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": null}}}))
             .await?;
-        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        scene.until(&tributary, &line).await?;
         tributary.terminate().await?;
         Ok(())
     });
@@ -82,22 +72,15 @@ fn fc_rel_29_edits_of_strangers_are_undone_and_what_is_theirs_is_left() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_strangers_slice_on_our_name_stays_as_it_is() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-name-taken";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.46.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.46.1 ready serving zone:za";
-        let written = wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let scene = Scene::mirror(
+            "writer-name-taken",
+            &[Backend::ready("web-0", "10.60.46.1")],
+        )
+        .await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
+        let tributary = scene.writer(&[]).await?;
+        let line = one_ready("10.60.46.1");
+        let written = scene.until(&tributary, &line).await?;
         let name = written.keys().next().unwrap().clone();
         tributary.terminate().await?;
 
@@ -109,8 +92,8 @@ fn a_strangers_slice_on_our_name_stays_as_it_is() {
         bed.home.apply(&theirs).await?;
         let api: Api<EndpointSlice> = Api::namespaced(bed.home.client(), namespace);
         let before = api.get(&name).await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let written = wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let tributary = scene.writer(&[]).await?;
+        let written = scene.until(&tributary, &line).await?;
         assert!(!written.contains_key(&name));
         let after = api.get(&name).await?;
         assert_eq!(
@@ -126,22 +109,12 @@ fn a_strangers_slice_on_our_name_stays_as_it_is() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn slices_of_others_stop_the_writer_until_they_are_gone() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-foreign";
-        bed.east
-            .apply(&workload(
-                namespace,
-                "web",
-                &[Backend::ready("web-0", "10.60.47.1")],
-            ))
-            .await?;
-        bed.home
-            .apply(&flat_mirror(namespace, "web", "east"))
-            .await?;
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let line = "web-east from east: http=8080 | 10.60.47.1 ready serving zone:za";
-        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        let scene =
+            Scene::mirror("writer-foreign", &[Backend::ready("web-0", "10.60.47.1")]).await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
+        let tributary = scene.writer(&[]).await?;
+        let line = one_ready("10.60.47.1");
+        scene.until(&tributary, &line).await?;
         let foreign = slice(namespace, "web-east", &[Backend::ready("x", "10.50.47.1")]);
         bed.home.apply(&foreign).await?;
         wait_for("an Event that names the slice", || async {
@@ -157,12 +130,12 @@ fn slices_of_others_stop_the_writer_until_they_are_gone() {
             })
         })
         .await?;
-        wait_for_copies(&tributary, &bed.home, namespace, "").await?;
+        scene.until(&tributary, "").await?;
         bed.home.delete(&foreign).await?;
-        wait_for_copies(&tributary, &bed.home, namespace, line).await?;
+        scene.until(&tributary, &line).await?;
         // An ordinary Service of the same namespace has nothing to do with all this.
         bed.home.apply(&service(namespace, "plain")).await?;
-        assert_eq!(copies(&bed.home, namespace).await?.len(), 1);
+        assert_eq!(scene.copies().await?.len(), 1);
         tributary.terminate().await?;
         Ok(())
     });
@@ -172,9 +145,8 @@ fn slices_of_others_stop_the_writer_until_they_are_gone() {
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn a_restart_writes_nothing() {
     run(async {
-        let turn = turn().await?;
-        let bed = turn.bed;
-        let namespace = "writer-restart";
+        let scene = Scene::empty("writer-restart").await?;
+        let (bed, namespace) = (scene.bed, scene.namespace);
         let mut expected = Vec::new();
         for number in 0..12 {
             let (name, ip) = (
@@ -192,12 +164,12 @@ fn a_restart_writes_nothing() {
             ));
         }
         let expected = expected.join("\n");
-        let tributary = writer(&bed.home, namespace, &[]).await?;
-        let before = wait_for_copies(&tributary, &bed.home, namespace, &expected).await?;
+        let tributary = scene.writer(&[]).await?;
+        let before = scene.until(&tributary, &expected).await?;
         tributary.terminate().await?;
         let asked = applies(&bed.home).await?;
 
-        let tributary = writer(&bed.home, namespace, &[]).await?;
+        let tributary = scene.writer(&[]).await?;
         // It leads, has read everything, and has looked at every Service.
         tributary
             .until_metric("tributary_writer_leader", 1.0)
@@ -217,10 +189,7 @@ fn a_restart_writes_nothing() {
             (count >= 12.0 && waiting < 0.5 && synced).then_some(())
         };
         wait_for("every Service to be looked at", looked).await?;
-        assert_eq!(
-            versions(&before),
-            versions(&copies(&bed.home, namespace).await?)
-        );
+        assert_eq!(versions(&before), versions(&scene.copies().await?));
         assert!(
             (applies(&bed.home).await? - asked).abs() < 0.5,
             "nothing is even asked for"

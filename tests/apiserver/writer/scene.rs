@@ -63,7 +63,11 @@ impl Scene {
     }
 
     /// Waits until the copies are exactly these.
-    pub(super) async fn until(&self, tributary: &Tributary, expected: &str) -> Result<Copies> {
+    pub(super) async fn until(
+        &self,
+        tributary: &Tributary,
+        expected: impl AsRef<str>,
+    ) -> Result<Copies> {
         wait_for_copies(tributary, &self.bed.home, self.namespace, expected).await
     }
 

@@ -187,6 +187,28 @@ async fn made_by_linkerd(
     Ok(api.create(&params, &serde_json::from_value(slice)?).await?)
 }
 
+/// Gives the Lease to Linkerd's controller, for long.
+async fn held_by_linkerd(home: &Cluster) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(home.client(), "linkerd");
+    let held = Lease {
+        metadata: kube::core::ObjectMeta {
+            name: Some(LEASE.to_owned()),
+            ..kube::core::ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some("linkerd-destination-7d4b9".to_owned()),
+            lease_duration_seconds: Some(3600),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        }),
+    };
+    if leases.get_opt(LEASE).await?.is_some() {
+        home.delete_object("Lease", "linkerd", LEASE).await?;
+    }
+    leases.create(&PostParams::default(), &held).await?;
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs kube-apiserver: scripts/test apiserver"]
 fn slices_that_linkerds_controller_made_are_gone_on_with_once_its_lease_is_free() {
@@ -223,23 +245,7 @@ fn slices_that_linkerds_controller_made_are_gone_on_with_once_its_lease_is_free(
             made_by_linkerd(home, namespace, "linkerd-external-vm-9qwlm", last).await?,
         );
         // It has the Lease, for the time being.
-        let leases: Api<Lease> = Api::namespaced(home.client(), "linkerd");
-        let held = Lease {
-            metadata: kube::core::ObjectMeta {
-                name: Some(LEASE.to_owned()),
-                ..kube::core::ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec {
-                holder_identity: Some("linkerd-destination-7d4b9".to_owned()),
-                lease_duration_seconds: Some(3600),
-                renew_time: Some(MicroTime(Timestamp::now())),
-                ..LeaseSpec::default()
-            }),
-        };
-        if leases.get_opt(LEASE).await?.is_some() {
-            home.delete_object("Lease", "linkerd", LEASE).await?;
-        }
-        leases.create(&PostParams::default(), &held).await?;
+        held_by_linkerd(home).await?;
         let tributary = writer(home).await?;
         home.apply(&workload(namespace, "vm-3", "10.50.71.4", true))
             .await?;
@@ -294,6 +300,7 @@ fn slices_that_linkerds_controller_made_are_gone_on_with_once_its_lease_is_free(
         }
         until_slices(&tributary, home, namespace, "").await?;
         tributary.terminate().await?;
+        let leases: Api<Lease> = Api::namespaced(home.client(), "linkerd");
         let lease = leases
             .get(LEASE)
             .await?

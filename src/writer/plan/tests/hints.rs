@@ -96,3 +96,20 @@ fn copies_of_a_cluster_that_is_not_known_count_for_hints_as_they_are() {
         "+ web-h@home http=8080 | 10.1.0.1 zone:za, 10.1.0.9 unready"
     );
 }
+
+#[test]
+fn whoever_is_marked_as_out_of_contact_needs_no_hint() {
+    let mut scene = hinted(Hints::Zone, ["za", ""]);
+    assert!(!scene.plan("shop/web-federated").hints_possible);
+    let stale = Standing {
+        stale: OnStale::NotReady,
+        ..Standing::default()
+    };
+    scene.clusters.insert("west".into(), stale);
+    check(
+        scene,
+        "shop/web-federated",
+        "+ web-h@home http=8080 | 10.1.0.1 zone:za for:[\"za\"], 10.1.0.9 unready
+         + web-w@west http=8080 | 10.9.0.1 unready, 10.9.0.9 unready",
+    );
+}

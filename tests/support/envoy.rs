@@ -13,9 +13,9 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::peers::{Peer, free_port};
-use crate::support::process::Process;
-use crate::support::{scratch_folder, wait_for};
+use super::peers::{Peer, free_port};
+use super::process::Process;
+use super::{scratch_folder, wait_for};
 
 /// The two variants of the protocol, as Envoy calls them.
 pub const VARIANTS: [&str; 2] = ["GRPC", "DELTA_GRPC"];
