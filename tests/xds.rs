@@ -15,6 +15,10 @@
 mod support;
 
 // Cargo takes files in `tests/` for tests of their own; these are parts of this one.
+#[path = "xds/backends.rs"]
+mod backends;
+#[path = "xds/envoy.rs"]
+mod envoy;
 #[path = "xds/gateway.rs"]
 mod gateway;
 #[path = "xds/grpc.rs"]

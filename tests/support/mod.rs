@@ -9,7 +9,6 @@
 //! - [`connect_proxy::ConnectProxy`]: a proxy that clients have to ask for a way to it;
 //! - [`manifests::Manifests`]: files in place of clusters, for tests that need no API server;
 //! - [`tributary::Tributary`]: the product's own binary;
-//! - [`envoy::Envoy`] and [`backends::Backends`]: a gateway, and servers in place of Pods for it to send requests to;
 //! - [`subscription::Subscription`] and [`profile::ProfileSubscription`]: clients made from Linkerd's published protocol,
 //!   independent of the product's code.
 //!
@@ -21,12 +20,10 @@
     reason = "every test binary compiles all of the bed and uses a part of it"
 )]
 
-pub mod backends;
 pub mod bed;
 pub mod cluster;
 pub mod command;
 pub mod connect_proxy;
-pub mod envoy;
 pub mod fault_proxy;
 pub mod http;
 pub mod kubeconfig;

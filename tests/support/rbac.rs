@@ -114,10 +114,10 @@ impl Cluster {
 
     /// Gives the account of [`Cluster::remote_token`] what the service needs at home, so that a token for home can be revoked.
     pub async fn grant_remote_account_the_home_rights(&self) -> Result<()> {
-        let to_home_account =
-            format!("name: {HOME_ACCOUNT}, namespace: {CONTROL_PLANE_NAMESPACE}}}]");
-        let to_remote_account =
-            format!("name: {REMOTE_ACCOUNT}, namespace: {MULTICLUSTER_NAMESPACE}}}]");
+        let subject =
+            |name: &str, namespace: &str| format!("    name: {name}\n    namespace: {namespace}\n");
+        let to_home_account = subject(HOME_ACCOUNT, CONTROL_PLANE_NAMESPACE);
+        let to_remote_account = subject(REMOTE_ACCOUNT, MULTICLUSTER_NAMESPACE);
         self.apply(&HOME_RIGHTS.replace(&to_home_account, &to_remote_account))
             .await
     }
@@ -181,43 +181,8 @@ subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: User, name: tributary-remote}
 ";
 
-/// What the service needs in its own cluster: reading, and Secrets only where linked clusters' credentials are.
-const HOME_RIGHTS: &str = "
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: tributary, namespace: linkerd}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: tributary}
-rules:
-- {apiGroups: [''], resources: [services, endpoints, pods, nodes], verbs: [get, list, watch]}
-- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch]}
-- {apiGroups: [apps], resources: [replicasets], verbs: [get, list, watch]}
-- {apiGroups: [batch], resources: [jobs], verbs: [get, list, watch]}
-- {apiGroups: [linkerd.io], resources: [serviceprofiles], verbs: [get, list, watch]}
-- {apiGroups: [policy.linkerd.io], resources: [servers], verbs: [get, list, watch]}
-- {apiGroups: [workload.linkerd.io], resources: [externalworkloads], verbs: [get, list, watch]}
-- {apiGroups: [multicluster.linkerd.io], resources: [links], verbs: [get, list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: tributary}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tributary}
-subjects: [{kind: ServiceAccount, name: tributary, namespace: linkerd}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: tributary, namespace: linkerd}
-rules:
-- {apiGroups: [''], resources: [secrets], verbs: [get, list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: tributary, namespace: linkerd}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tributary}
-subjects: [{kind: ServiceAccount, name: tributary, namespace: linkerd}]
-";
+/// What the service needs in its own cluster, as an operator applies it.
+const HOME_RIGHTS: &str = include_str!("../../deploy/rbac-read.yaml");
 
 /// What Linkerd's chart lets its destination controller read, and what it may write besides.
 const CONTROLLER_RIGHTS: &str = "

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::support::backends::Backends;
-use crate::support::envoy::{Envoy, VARIANTS};
+use crate::backends::Backends;
+use crate::envoy::{Envoy, VARIANTS};
 use crate::support::run;
 use crate::world::{Member, World, name};
 

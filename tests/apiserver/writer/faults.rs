@@ -450,9 +450,8 @@ fn fc_rel_32_what_is_said_of_services_holds_up_no_endpoint() {
         let scene = Scene::mirror("writer-silent", &web).await?;
         let (namespace, home, east) = (scene.namespace, &scene.bed.home, &scene.bed.east);
         // Each of these has something to be said of it, again and again; and nothing may be said.
-        let rule =
-            "  - apiGroups: [events.k8s.io]\n    resources: [events]\n    verbs: [create, patch]\n";
-        assert!(WRITE_RIGHTS.contains(rule));
+        let silenced = WRITE_RIGHTS.replace("events.k8s.io", "events.example");
+        assert_ne!(silenced, WRITE_RIGHTS);
         for number in 0..30 {
             let name = format!("odd{number:02}");
             east.apply(&workload(namespace, &name, &[])).await?;
@@ -461,7 +460,7 @@ fn fc_rel_32_what_is_said_of_services_holds_up_no_endpoint() {
                 .await?;
         }
         let tributary = scene.writer(&[]).await?;
-        home.apply(&WRITE_RIGHTS.replace(rule, "")).await?;
+        home.apply(&silenced).await?;
         for last in 1..=20 {
             let ip = format!("10.60.78.{last}");
             for number in (last..30).step_by(20) {

@@ -1,5 +1,10 @@
 //! A real Envoy, fed from the copies by a feeder that knows slices and nothing of us, with traffic through it.
 
+#[path = "gateway/backends.rs"]
+mod backends;
+#[path = "gateway/envoy.rs"]
+mod envoy;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +19,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::scene::Scene;
-use crate::support::backends::Backends;
 use crate::support::cluster::Cluster;
-use crate::support::envoy::Envoy;
 use crate::support::services::{Backend, Condition, Local, federated, slice, workload};
 use crate::support::{run, scratch_folder, wait_for};
+use backends::Backends;
+use envoy::Envoy;
 
 /// Reads the slices of one Service as gateways do, and tells Envoy by a file what it makes of them.
 struct Feeder {
@@ -160,7 +165,7 @@ fn fc_mis_38_a_gateway_reaches_pods_of_three_clusters_and_drains_those_that_go()
             file: file.clone(),
         };
         tasks.spawn(feeder.run("web-federated"));
-        let envoy = Arc::new(Envoy::start_from_file(&file).await?);
+        let envoy = Arc::new(Envoy::start(&file).await?);
         let all = [pods[0], pods[1], pods[3]];
         envoy.until_hosts("web", &all).await?;
         let named = |names: &[&str]| -> BTreeSet<String> {

@@ -182,8 +182,7 @@ fn a_right_that_was_taken_away_and_given_back_heals() {
             format!("web-east from east: http=8080 | 10.60.53.{last} ready serving zone:za")
         };
         scene.until(&tributary, &line(1)).await?;
-        let withheld =
-            WRITE_RIGHTS.replace("[list, watch, create, patch, delete]", "[list, watch]");
+        let withheld = WRITE_RIGHTS.replace("create, patch, delete]", "get]");
         assert_ne!(withheld, WRITE_RIGHTS);
         bed.home.apply(&withheld).await?;
         let mut last = 1;

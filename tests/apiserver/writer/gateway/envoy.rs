@@ -1,4 +1,4 @@
-//! Envoy as a process: its bootstrap, and what its admin port says it believes.
+//! Envoy as a process that reads endpoints from a file, and what its admin port says it believes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,15 +13,12 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::peers::{Peer, free_port};
-use super::process::Process;
-use super::{scratch_folder, wait_for};
-
-/// The two variants of the protocol, as Envoy calls them.
-pub const VARIANTS: [&str; 2] = ["GRPC", "DELTA_GRPC"];
+use crate::support::peers::{Peer, free_port};
+use crate::support::process::Process;
+use crate::support::{scratch_folder, wait_for};
 
 /// A running Envoy that sends everything to a cluster called `web`. It ends with this value.
-pub struct Envoy {
+pub(super) struct Envoy {
     process: Process,
     admin: SocketAddr,
     traffic: SocketAddr,
@@ -31,30 +28,15 @@ pub struct Envoy {
 // === impl Envoy ===
 
 impl Envoy {
-    /// Starts it with an endpoint cluster for each pair of a name and the name of its resource; the first is called `web`.
-    pub async fn start(
-        index: SocketAddr,
-        variant: &str,
-        clusters: &[(&str, String)],
-        metadata: &str,
-    ) -> Result<Self> {
-        Self::launch(|admin, traffic| bootstrap(index, admin, traffic, variant, clusters, metadata))
-            .await
-    }
-
     /// Starts it with the one cluster `web`, whose endpoints are what a file says, each time that one is moved in its place.
-    pub async fn start_from_file(file: &Path) -> Result<Self> {
-        Self::launch(|admin, traffic| bootstrap_from_file(file, admin, traffic)).await
-    }
-
-    async fn launch(bootstrap: impl FnOnce(SocketAddr, SocketAddr) -> String) -> Result<Self> {
+    pub(super) async fn start(file: &Path) -> Result<Self> {
         // Envoys on one machine share memory by this number.
         static BASE_ID: AtomicU32 = AtomicU32::new(0);
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (admin, traffic) = (loopback(free_port()?), loopback(free_port()?));
         let folder = scratch_folder("envoy")?;
         let config = folder.path().join("envoy.yaml");
-        std::fs::write(&config, bootstrap(admin, traffic))?;
+        std::fs::write(&config, bootstrap(file, admin, traffic))?;
         let base_id = std::process::id() % 10_000 * 100 + BASE_ID.fetch_add(1, Ordering::Relaxed);
         let arguments = [
             "-c",
@@ -88,7 +70,7 @@ impl Envoy {
     }
 
     /// The addresses it believes a cluster to have, without their port, and whether each may be used.
-    pub async fn hosts(&self, cluster: &str) -> Result<BTreeSet<(String, bool)>> {
+    pub(super) async fn hosts(&self, cluster: &str) -> Result<BTreeSet<(String, bool)>> {
         let answer = get(self.admin, "/clusters?format=json").await?;
         let all: Value = serde_json::from_str(&answer.1)?;
         let clusters = all["cluster_statuses"].as_array();
@@ -109,7 +91,7 @@ impl Envoy {
     }
 
     /// Waits until it believes a cluster to have these addresses, all of them healthy.
-    pub async fn until_hosts(&self, cluster: &str, wanted: &[&str]) -> Result<()> {
+    pub(super) async fn until_hosts(&self, cluster: &str, wanted: &[&str]) -> Result<()> {
         let wanted: BTreeSet<_> = wanted.iter().map(|ip| ((*ip).to_owned(), true)).collect();
         wait_for(&format!("{cluster} to have {wanted:?}"), || async {
             (self.hosts(cluster).await.ok()? == wanted).then_some(())
@@ -118,34 +100,13 @@ impl Envoy {
         .with_context(|| self.process.log_tail(30))
     }
 
-    /// A number among its statistics.
-    pub async fn stat(&self, name: &str) -> Result<u64> {
-        let answer = get(self.admin, &format!("/stats?filter=^{name}$")).await?;
-        let value = answer
-            .1
-            .trim()
-            .strip_prefix(name)
-            .and_then(|rest| rest.strip_prefix(": "));
-        let value = value.with_context(|| format!("there is no {name}"))?;
-        Ok(value.parse()?)
-    }
-
-    /// Waits until a number among its statistics is this.
-    pub async fn until_stat(&self, name: &str, wanted: u64) -> Result<()> {
-        wait_for(&format!("{name} to be {wanted}"), || async {
-            (self.stat(name).await.ok()? == wanted).then_some(())
-        })
-        .await
-        .with_context(|| self.process.log_tail(30))
-    }
-
     /// Sends a request through it: the status, and who answered.
-    pub async fn request(&self) -> Result<(u16, String)> {
+    pub(super) async fn request(&self) -> Result<(u16, String)> {
         get(self.traffic, "/").await
     }
 
     /// Who answers a number of requests, all of which have to succeed.
-    pub async fn answerers(&self, count: usize) -> Result<BTreeSet<String>> {
+    pub(super) async fn answerers(&self, count: usize) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         for _ in 0..count {
             let (status, name) = self.request().await?;
@@ -153,11 +114,6 @@ impl Envoy {
             names.insert(name);
         }
         Ok(names)
-    }
-
-    /// Its log.
-    pub fn log(&self) -> String {
-        self.process.log_text()
     }
 }
 
@@ -172,98 +128,18 @@ async fn get(server: SocketAddr, path: &str) -> Result<(u16, String)> {
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-fn bootstrap(
-    index: SocketAddr,
-    admin: SocketAddr,
-    traffic: SocketAddr,
-    variant: &str,
-    clusters: &[(&str, String)],
-    metadata: &str,
-) -> String {
-    let clusters: Vec<String> = clusters
-        .iter()
-        .map(|(name, resource)| {
-            format!(
-                r#"
-  - name: {name}
-    type: EDS
-    connect_timeout: 1s
-    ignore_health_on_host_removal: true
-    common_lb_config: {{locality_weighted_lb_config: {{}}}}
-    eds_cluster_config:
-      service_name: "{resource}"
-      eds_config: {{resource_api_version: V3, ads: {{}}}}"#
-            )
-        })
-        .collect();
-    let clusters = clusters.concat();
-    let index_port = index.port();
-    let listener = listener(traffic);
-    let admin = admin_address(admin);
-    format!(
-        r#"
-node: {{id: gateway, cluster: gateways, metadata: {{{metadata}}}}}
-{admin}
-dynamic_resources:
-  ads_config:
-    api_type: {variant}
-    transport_api_version: V3
-    set_node_on_first_message_only: true
-    grpc_services: [{{envoy_grpc: {{cluster_name: index}}}}]
-  cds_config: {{resource_api_version: V3, ads: {{}}}}
-  lds_config: {{resource_api_version: V3, ads: {{}}}}
-static_resources:
-{listener}
-  clusters:
-  - name: index
-    type: STATIC
-    connect_timeout: 1s
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {{http2_protocol_options: {{}}}}
-    load_assignment:
-      cluster_name: index
-      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {index_port}}}}}}}}}]}}]{clusters}
-"#
-    )
-}
-
-fn bootstrap_from_file(file: &Path, admin: SocketAddr, traffic: SocketAddr) -> String {
-    let (listener, admin) = (listener(traffic), admin_address(admin));
+fn bootstrap(file: &Path, admin: SocketAddr, traffic: SocketAddr) -> String {
+    let (admin_port, traffic_port) = (admin.port(), traffic.port());
     let folder = file.parent().expect("a file in a folder").display();
     let file = file.display();
     format!(
         r#"
 node: {{id: gateway, cluster: gateways}}
-{admin}
+admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {admin_port}}}}}}}
 static_resources:
-{listener}
-  clusters:
-  - name: web
-    type: EDS
-    connect_timeout: 1s
-    ignore_health_on_host_removal: true
-    eds_cluster_config:
-      eds_config:
-        resource_api_version: V3
-        path_config_source: {{path: "{file}", watched_directory: {{path: "{folder}"}}}}
-"#
-    )
-}
-
-fn admin_address(admin: SocketAddr) -> String {
-    let port = admin.port();
-    format!("admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}")
-}
-
-/// A listener that sends everything to `web`.
-fn listener(traffic: SocketAddr) -> String {
-    let port = traffic.port();
-    format!(
-        r#"  listeners:
+  listeners:
   - name: in
-    address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
+    address: {{socket_address: {{address: 127.0.0.1, port_value: {traffic_port}}}}}
     filter_chains:
     - filters:
       - name: http
@@ -276,6 +152,16 @@ fn listener(traffic: SocketAddr) -> String {
             - {{name: all, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: web}}}}]}}
           http_filters:
           - name: router
-            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}"#
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+  clusters:
+  - name: web
+    type: EDS
+    connect_timeout: 1s
+    ignore_health_on_host_removal: true
+    eds_cluster_config:
+      eds_config:
+        resource_api_version: V3
+        path_config_source: {{path: "{file}", watched_directory: {{path: "{folder}"}}}}
+"#
     )
 }

@@ -5,8 +5,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::peers::free_port;
-use super::runtime;
+use crate::support::peers::free_port;
+use crate::support::runtime;
 
 /// HTTP servers on addresses of the loopback interface, all at one port. They end with this value.
 pub struct Backends {
