@@ -3,6 +3,7 @@
 //! `app` starts it first and stops it last, so that probes are answered for as long as there is a process. Nothing here
 //! looks at the index.
 
+mod exposition;
 mod process;
 
 use std::convert::Infallible;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -38,6 +39,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+const CLASSIC_METRICS: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// Everything that scrapers are told.
 #[derive(Debug)]
@@ -150,7 +153,7 @@ impl Pages {
             "/live" => plain(StatusCode::OK, "ok\n"),
             "/ping" => plain(StatusCode::OK, "pong\n"),
             "/ready" => self.ready(),
-            "/metrics" => self.metrics(),
+            "/metrics" => self.metrics(request.headers()),
             _ => plain(
                 StatusCode::NOT_FOUND,
                 "nothing here; try /live, /ready or /metrics\n",
@@ -171,9 +174,12 @@ impl Pages {
         plain(StatusCode::SERVICE_UNAVAILABLE, body)
     }
 
-    fn metrics(&self) -> Response<Full<Bytes>> {
+    fn metrics(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
         match self.registries.encode() {
-            Ok(body) => respond(StatusCode::OK, OPEN_METRICS, body),
+            Ok(body) if exposition::wants_open_metrics(headers) => {
+                respond(StatusCode::OK, OPEN_METRICS, body)
+            }
+            Ok(body) => respond(StatusCode::OK, CLASSIC_METRICS, exposition::classic(&body)),
             Err(error) => {
                 tracing::error!(%error, "metrics not encoded");
                 plain(StatusCode::INTERNAL_SERVER_ERROR, "metrics not encoded\n")
@@ -244,8 +250,14 @@ mod tests {
     impl Running {
         /// The whole response to a request on a connection of its own.
         async fn ask(&self, request: &str) -> String {
+            self.ask_for(request, "*/*").await
+        }
+
+        async fn ask_for(&self, request: &str, accept: &str) -> String {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
-            let request = format!("{request} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+            let request = format!(
+                "{request} HTTP/1.1\r\nhost: admin\r\naccept: {accept}\r\nconnection: close\r\n\r\n"
+            );
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut response = String::new();
             stream.read_to_string(&mut response).await.unwrap();
@@ -285,6 +297,13 @@ mod tests {
         let hint = "nothing here; try /live, /ready or /metrics\n";
         running.check("GET /", "404", hint).await;
         let metrics = running.ask("GET /metrics").await;
+        assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8"));
+        assert!(
+            metrics.contains("\n# TYPE tributary_looks_total counter\ntributary_looks_total 0\n")
+        );
+        assert!(metrics.ends_with("\nglances_total 0\n"), "{metrics}");
+        let accept = "application/openmetrics-text; version=1.0.0";
+        let metrics = running.ask_for("GET /metrics", accept).await;
         assert!(
             metrics.contains(
                 "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"
