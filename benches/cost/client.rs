@@ -31,6 +31,7 @@ pub struct Fleet {
     buffer: Vec<u8>,
     /// By the number of their token; those that were cut leave a place that the next one takes.
     connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
     /// Streams ever opened: the next one asks the next question.
     asked: usize,
     told: Told,
@@ -56,6 +57,7 @@ impl Fleet {
             events: Events::with_capacity(1024),
             buffer: vec![0; 1 << 18],
             connections: Vec::new(),
+            free: Vec::new(),
             asked: 0,
             told: Told::new(sameness),
             beliefs: Beliefs::default(),
@@ -172,7 +174,12 @@ impl Fleet {
 
     /// Closes some connections.
     pub fn cut(&mut self, connections: Range<usize>) {
-        self.connections[connections].fill_with(|| None);
+        // Those that come next take the places in order.
+        for number in connections.rev() {
+            if self.connections[number].take().is_some() {
+                self.free.push(number);
+            }
+        }
     }
 
     /// How long after each change each stream was told of it, in seconds, in order of size; `changes` have numbers, which grow. So
@@ -256,9 +263,8 @@ impl Fleet {
     }
 
     fn connect(&mut self) -> Result<usize> {
-        let free = self.connections.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.connections.len());
-        if free.is_none() {
+        let number = self.free.pop().unwrap_or(self.connections.len());
+        if number == self.connections.len() {
             self.connections.push(None);
         }
         let mut connection = Connection::open(self.server)?;

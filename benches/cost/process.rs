@@ -1,5 +1,8 @@
 //! Processes on a core of their own, and what they use.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -12,7 +15,11 @@ const SERVER_CORE: usize = 0;
 const CLIENT_CORE: usize = 1;
 
 /// A process that ends with this value.
-pub struct Process(Child);
+pub struct Process {
+    child: Child,
+    /// Processor time of each thread when it was last looked at, in nanoseconds: threads end.
+    threads: RefCell<HashMap<OsString, u64>>,
+}
 
 // === impl Process ===
 
@@ -22,32 +29,35 @@ impl Process {
         pin(SERVER_CORE)?;
         let child = command.spawn();
         pin_client()?;
-        Ok(Self(child?))
+        Ok(Self {
+            child: child?,
+            threads: RefCell::default(),
+        })
     }
 
     pub fn child(&mut self) -> &mut Child {
-        &mut self.0
+        &mut self.child
     }
 
     /// Fails if it has ended by itself.
     pub fn ensure_running(&mut self) -> Result<()> {
-        let ended = self.0.try_wait()?;
+        let ended = self.child.try_wait()?;
         ensure!(ended.is_none(), "the server has ended: {ended:?}");
         Ok(())
     }
 
-    /// Processor time of all its threads.
+    /// Processor time of all its threads, also of those that have ended.
     pub fn cpu(&self) -> Result<Duration> {
-        let mut nanoseconds = 0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.0.id()))? {
-            // Threads may end between the two looks; those that do any work do not.
-            let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
+        let mut threads = self.threads.borrow_mut();
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let task = task?;
+            let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else {
                 continue;
             };
             let first = text.split_whitespace().next().context("empty schedstat")?;
-            nanoseconds += first.parse::<u64>()?;
+            threads.insert(task.file_name(), first.parse()?);
         }
-        Ok(Duration::from_nanos(nanoseconds))
+        Ok(Duration::from_nanos(threads.values().sum()))
     }
 
     /// Resident memory, in bytes.
@@ -63,25 +73,25 @@ impl Process {
     /// The peak counts from now on.
     pub fn forget_peak(&self) -> Result<()> {
         Ok(std::fs::write(
-            format!("/proc/{}/clear_refs", self.0.id()),
+            format!("/proc/{}/clear_refs", self.child.id()),
             "5",
         )?)
     }
 
     /// Open descriptors.
     pub fn descriptors(&self) -> Result<usize> {
-        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.0.id()))?.count())
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count())
     }
 
     fn status(&self, name: &str) -> Result<f64> {
-        status(&self.0.id().to_string(), name)
+        status(&self.child.id().to_string(), name)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 
