@@ -10,7 +10,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Tables of these documents name tests in their last columns.
-const DOCUMENTS: [&str; 2] = ["docs/compatibility.md", "docs/field-cases.md"];
+const DOCUMENTS: [&str; 3] = [
+    "docs/compatibility.md",
+    "docs/field-cases.md",
+    "docs/operate.md",
+];
 
 /// Oddities of Linkerd's controller that `docs/compatibility.md` has a row for, by their numbers.
 const ODDITIES: [(u32, u32); 4] = [(1, 29), (30, 49), (50, 67), (70, 75)];

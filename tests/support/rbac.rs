@@ -112,6 +112,12 @@ impl Cluster {
         Ok(self.access(Credentials::Token(token)))
     }
 
+    /// The access of an account that is there already.
+    pub async fn account_access(&self, namespace: &str, account: &str) -> Result<Access> {
+        let token = self.token(namespace, account, None).await?;
+        Ok(self.access(Credentials::Token(token)))
+    }
+
     /// Gives the account of [`Cluster::remote_token`] what the service needs at home, so that a token for home can be revoked.
     pub async fn grant_remote_account_the_home_rights(&self) -> Result<()> {
         let subject =

@@ -54,6 +54,11 @@ impl Tributary {
         Self::spawn("serve", "--kubeconfig", kubeconfig, arguments)
     }
 
+    /// Starts it by a command of your own, with a kubeconfig, and does not wait.
+    pub fn launch_as(command: &str, kubeconfig: &Path, arguments: &[&str]) -> Result<Self> {
+        Self::spawn(command, "--kubeconfig", kubeconfig, arguments)
+    }
+
     /// Starts it with a folder of manifests in place of any API server, and waits until it is ready.
     pub async fn serve_manifests(folder: &Path, arguments: &[&str]) -> Result<Self> {
         let tributary = Self::spawn("serve", "--manifests", folder, arguments)?;
