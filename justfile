@@ -28,6 +28,14 @@ deps:
 e2e:
     scripts/test apiserver observed grpcurl clients
 
+# Charts, rights, alerts, and the commands of docs/install.md.
+deploy:
+    scripts/test deploy
+
+# The plain manifests of deploy/, from the charts.
+render:
+    scripts/render
+
 # What everything costs, as ratios; with figures for programs in target/bench.json.
 bench *arguments:
     cargo bench --locked --bench cost -- --json target/bench.json {{arguments}}

@@ -9,7 +9,8 @@ use crate::support::bed::Bed;
 use crate::support::cluster::Cluster;
 use crate::support::objects::parse;
 use crate::support::peers::Peer;
-use crate::support::{run, wait_for};
+use crate::support::tributary::Tributary;
+use crate::support::{http, run, wait_for};
 use crate::tools::{CHART, LINKED_CHART, fail, file_with, output, read, succeed, template};
 
 /// Kinds of the Prometheus Operator, with a schema of what we set.
@@ -42,7 +43,7 @@ const INSTALLATIONS: [(&str, &str, &[&str]); 10] = [
     (
         "Endpoints objects",
         CHART,
-        &["--set=enableEndpointSlices=false,endpointSlices.write=enabled"],
+        &["--set=enableEndpointSlices=false"],
     ),
     (
         "a control plane elsewhere",
@@ -112,6 +113,10 @@ fn wrong_values_are_refused_by_name() {
             (
                 "--set=enableEndpointSlices=false,enableIPv6=true",
                 "/enableIPv6",
+            ),
+            (
+                "--set=enableEndpointSlices=false,endpointSlices.write=enabled",
+                "/endpointSlices/write",
             ),
             ("--set-string=enableIPv6=false", "/enableIPv6"),
             ("--set=defaultOpaquePorts=smtp", "/defaultOpaquePorts"),
@@ -438,4 +443,50 @@ fn compare(schema: &Value, values: &Value, path: &str, missing: &mut Vec<String>
     }
     let unknown = values.keys().filter(|name| !properties.contains_key(*name));
     missing.extend(unknown.map(|name| format!("{path}/{name}")));
+}
+
+#[test]
+#[ignore = "needs helm: scripts/test deploy"]
+fn the_binary_takes_the_arguments_of_every_installation() {
+    run(async {
+        // A home cluster that is not there does not keep it from starting.
+        let nowhere = "{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x, user: x}}], \
+                       clusters: [{name: x, cluster: {server: 'https://127.0.0.1:9'}}], users: [{name: x, user: {token: x}}]}";
+        let (_folder, kubeconfig) = file_with("kubeconfig", nowhere)?;
+        let mut started = 0;
+        for (installation, chart, values) in INSTALLATIONS {
+            let text = template(chart, "linkerd", values)?;
+            for object in parse(&text)? {
+                let Some(arguments) =
+                    object.data["spec"]["template"]["spec"]["containers"][0]["args"].as_array()
+                else {
+                    continue;
+                };
+                let arguments: Vec<_> = arguments
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(|argument| argument.replace("=:18000", "=127.0.0.1:0"))
+                    .collect();
+                let mut words = arguments.iter().map(String::as_str);
+                let command = words.next().context("a command")?;
+                let words: Vec<_> = words.collect();
+                let tributary = Tributary::launch_as(command, &kubeconfig, &words)?;
+                wait_for(installation, || async {
+                    if let Err(ended) = tributary.ensure_running() {
+                        return Some(Err(ended));
+                    }
+                    let answer = http::get(tributary.admin(), "/live").await.ok()?;
+                    (answer.status == 200).then_some(Ok(()))
+                })
+                .await??;
+                started += 1;
+            }
+        }
+        assert_eq!(
+            started,
+            INSTALLATIONS.len() - 2,
+            "all but in-place and linked"
+        );
+        Ok(())
+    });
 }

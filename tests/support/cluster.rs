@@ -165,10 +165,12 @@ impl Cluster {
         }
     }
 
-    /// Writes a file into [`Cluster::folder`].
+    /// Writes a file into [`Cluster::folder`], in one step: others may be reading what was there.
     pub fn write_file(&self, name: &str, text: &str) -> Result<PathBuf> {
         let file = self.folder.path().join(name);
-        std::fs::write(&file, text)?;
+        let staged = tempfile::NamedTempFile::new_in(self.folder.path())?;
+        std::fs::write(staged.path(), text)?;
+        staged.persist(&file)?;
         Ok(file)
     }
 
