@@ -37,7 +37,7 @@ const ALL: [&str; 8] = [
     LINKS,
 ];
 
-const RESOURCES: [(&str, Lost); 10] = [
+const RESOURCES: [(&str, Lost); 11] = [
     ("services", Lost::Everything),
     ("endpointslices", Lost::Everything),
     (
@@ -51,6 +51,8 @@ const RESOURCES: [(&str, Lost); 10] = [
     ("servers", Lost::Only(&[OPAQUE])),
     ("serviceprofiles", Lost::Only(&[ROUTES])),
     ("secrets", Lost::Only(&[LINKS])),
+    // Answers do not depend on them.
+    ("links", Lost::Only(&[])),
 ];
 
 /// Starts a server with all rights but one, and compares what is lost.
