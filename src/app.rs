@@ -34,6 +34,7 @@ use crate::server::Routes;
 use crate::sources::file::{FileConfig, FileMetrics, FileSource};
 use crate::sources::k8s::{HomeAccess, KubernetesConfig, KubernetesSource};
 use crate::sources::metrics::SourceMetrics;
+use crate::sources::standing::keep_standing;
 use crate::writer::{self, Writer};
 
 use crate::{admin, server};
@@ -206,6 +207,16 @@ impl App {
         tasks.spawn_blocking(move || {
             indexer.run(receiver);
             ("indexer", Ok(()))
+        });
+        let standing = keep_standing(
+            board.clone(),
+            changes.clone(),
+            config.remote_staleness_ttl,
+            shutdown.rest.clone(),
+        );
+        tasks.spawn(async move {
+            standing.await;
+            ("standing of clusters", Ok(()))
         });
         let context = SourceContext {
             changes,

@@ -12,6 +12,7 @@ mod paint;
 mod profile;
 mod server;
 mod text;
+mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,9 +21,10 @@ use clap_complete::Shell;
 
 pub use check::check;
 pub use clusters::clusters;
-pub use endpoints::endpoints;
+pub use endpoints::{diff, endpoints};
 pub use explain::explain;
 pub use profile::profile;
+pub use top::top;
 
 use crate::config::{self, UsageError};
 

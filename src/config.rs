@@ -23,7 +23,10 @@ use tracing::{error, warn};
 
 pub use args::{LogFormat, LogLevel, OutputFormat};
 pub use listen::ListenAddr;
-pub use query::{CheckQuery, ClustersQuery, EndpointsQuery, ExplainQuery, ProfileQuery, Watch};
+pub use query::{
+    CheckQuery, ClustersQuery, DiffQuery, EndpointsQuery, ExplainQuery, ProfileQuery, TopQuery,
+    Watch,
+};
 pub use slices::{WriterConfig, WriterMode};
 pub use usage::UsageError;
 
@@ -54,6 +57,10 @@ pub enum Command {
     Clusters(Box<ClustersQuery>),
     /// Show what is wrong with the clusters and links of a running server.
     Check(Box<CheckQuery>),
+    /// Compare what two running servers tell clients.
+    Diff(Box<DiffQuery>),
+    /// Show what streams of a running server are told.
+    Top(Box<TopQuery>),
     /// Show the profile of an authority, asking a running server.
     Profile(Box<ProfileQuery>),
     /// Show what the EndpointSlice writer would do.
@@ -110,6 +117,8 @@ pub struct Config {
     pub meshed_http2_client_params: Option<Http2ClientParams>,
     /// How long a first answer waits for linked clusters that are not synced; below the 3 s that proxies wait.
     pub startup_grace: Duration,
+    /// How long a linked cluster may be out of contact before its endpoints are withheld; `None` means for ever.
+    pub remote_staleness_ttl: Option<Duration>,
     /// Streams that may be open at once; never zero.
     pub max_streams: usize,
     /// Over how long open streams are ended at shutdown.
@@ -247,6 +256,10 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
             Ok(Command::Clusters(Box::new(ClustersQuery::new(clusters))))
         }
         Subcommand::Check(check) => Ok(Command::Check(Box::new(CheckQuery::new(check)))),
+        Subcommand::Diff(diff) => DiffQuery::new(diff)
+            .map(|query| Command::Diff(Box::new(query)))
+            .map_err(Stop::Usage),
+        Subcommand::Top(top) => Ok(Command::Top(Box::new(TopQuery::new(top)))),
         Subcommand::Profile(profile) => ProfileQuery::new(profile)
             .map(|query| Command::Profile(Box::new(query)))
             .map_err(Stop::Usage),
@@ -415,6 +428,7 @@ impl Config {
             ext_endpoint_zone_weights: args.ext_endpoint_zone_weights,
             meshed_http2_client_params: args.meshed_http2_client_params.0,
             startup_grace: args.startup_grace,
+            remote_staleness_ttl: Some(args.remote_staleness_ttl).filter(|ttl| !ttl.is_zero()),
             max_streams: args.max_streams as usize,
             drain_timeout: args.drain_timeout,
             stream_stall_timeout: if args.stream_stall_timeout.is_zero() {
@@ -465,6 +479,7 @@ impl Config {
             ext_endpoint_zone_weights: false,
             meshed_http2_client_params: None,
             startup_grace: Duration::ZERO,
+            remote_staleness_ttl: None,
             max_streams: 1,
             drain_timeout: Duration::ZERO,
             stream_stall_timeout: Duration::MAX,

@@ -388,6 +388,7 @@ fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: Log
         ext_endpoint_zone_weights: false,
         meshed_http2_client_params: None,
         startup_grace: Duration::from_secs(2),
+        remote_staleness_ttl: None,
         max_streams: 1000,
         drain_timeout: DRAIN_TIMEOUT,
         stream_stall_timeout: Duration::from_mins(5),

@@ -6,6 +6,7 @@
 //! protocol in here: every answer is a function of what is known and who asks.
 
 mod address;
+mod cause;
 mod change;
 mod claims;
 mod counts;
@@ -17,6 +18,7 @@ mod mesh;
 mod select;
 mod shard;
 mod snapshot;
+mod withhold;
 
 #[cfg(test)]
 mod properties;
@@ -26,6 +28,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use address::{Address, AddressOwner, Claimants, Clash, Conflict, Holder, Tenant};
+pub use cause::{Cause, causes};
 pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
 pub use counts::Counts;
 pub use diff::{Delta, apply, diff};
@@ -37,6 +40,7 @@ pub use select::{
     View, ViewEndpoint, ViewKey, examine, select,
 };
 pub use snapshot::{Member, MemberState, ServiceSnapshot};
+pub use withhold::{Withheld, Withholding};
 
 use crate::model::{
     CLUSTER_SERVICE, ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ProfileFacts,
@@ -97,6 +101,8 @@ pub struct ClusterSummary {
     pub services: usize,
     /// Addresses its slices list.
     pub endpoints: usize,
+    /// How much of it is withheld from clients, where others are left.
+    pub withheld: Withheld,
     /// What else is counted of it.
     pub counts: Counts,
     /// Tells it from every other cluster, under whatever name it is linked: the uid of its Service `default/kubernetes`.
@@ -110,6 +116,7 @@ struct Cluster {
     role: ClusterRole,
     live: Option<Session>,
     next: Option<Session>,
+    withheld: Withheld,
 }
 
 #[derive(Debug)]
@@ -168,6 +175,14 @@ impl Index {
                 }
             }
             Change::Opened { facts, session } => self.open(facts, session, touched),
+            Change::Withheld { cluster, withheld } => {
+                let known = self.clusters.get_mut(&cluster);
+                if let Some(known) = known.filter(|known| known.role == ClusterRole::Linked) {
+                    touched.clusters |= known.withheld != withheld;
+                    known.withheld = withheld;
+                    self.touch_dependents_of_cluster(&cluster, touched);
+                }
+            }
             Change::Object {
                 cluster,
                 session,
@@ -535,6 +550,7 @@ impl Cluster {
             role,
             live: None,
             next: None,
+            withheld: Withheld::NOTHING,
         }
     }
 
@@ -567,6 +583,7 @@ impl Cluster {
                 state: MemberState::Synced,
                 facts: session.shard.service(&service).cloned(),
                 chunks: session.shard.chunks(&service),
+                withheld: self.withheld,
                 cluster_uid: session.cluster_uid(),
                 service,
             },
@@ -578,6 +595,7 @@ impl Cluster {
         let shard = self.live.as_ref().map(|session| &session.shard);
         ClusterSummary {
             name: name.clone(),
+            withheld: self.withheld,
             role: self.role,
             state: self.state(),
             pending: shard.map(Shard::pending).unwrap_or_default(),

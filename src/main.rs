@@ -53,6 +53,18 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 let verdict = cli::check(&query, colour, &mut out, &mut err).await?;
                 Ok(verdict.into())
             }
+            Command::Diff(query) => {
+                let colour = config::colour(&io::stdout());
+                let (mut out, mut err) = (io::stdout(), io::stderr());
+                let verdict = cli::diff(&query, colour, &mut out, &mut err).await?;
+                Ok(verdict.into())
+            }
+            Command::Top(query) => {
+                let colour = config::colour(&io::stdout());
+                let (mut out, mut err) = (io::stdout(), io::stderr());
+                let verdict = cli::top(&query, colour, &mut out, &mut err).await?;
+                Ok(verdict.into())
+            }
             Command::Clusters(query) => {
                 let colour = config::colour(&io::stdout());
                 let (mut out, mut err) = (io::stdout(), io::stderr());

@@ -8,6 +8,7 @@ mod catalog;
 mod changed;
 mod channel;
 mod clock;
+mod history;
 mod indexer;
 mod metrics;
 mod news;
@@ -25,6 +26,7 @@ pub use catalog::Catalog;
 pub use changed::ChangedServices;
 pub use channel::{Subscription, ViewSubscription};
 pub use clock::Clock;
+pub use history::Replacement;
 pub use indexer::{IndexMetrics, Indexer};
 pub use metrics::{ClusterCollector, LinkerdCollector};
 pub use overview::{ServiceOverview, ViewOverview};
@@ -32,7 +34,7 @@ pub use published::{Frames, ViewVersion};
 pub use reader::{Look, Place, Reader};
 pub use said::SaidOnce;
 pub use sender::{ChangeReceiver, ChangeSender, IndexStopped, change_channel};
-pub use status::{ClusterStatus, Connection, KindStatus, LinkInfo, Proof, StatusBoard};
+pub use status::{ClusterStatus, Connection, Drain, KindStatus, LinkInfo, Proof, StatusBoard};
 pub use survey::{LinkObject, Reading, Survey};
 
 #[cfg(test)]

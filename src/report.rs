@@ -7,3 +7,6 @@ pub mod clusters;
 pub mod endpoints;
 pub mod explanation;
 pub mod findings;
+pub mod history;
+pub mod text;
+pub mod views;

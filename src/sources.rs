@@ -6,3 +6,4 @@
 pub mod file;
 pub mod k8s;
 pub mod metrics;
+pub mod standing;

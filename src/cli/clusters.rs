@@ -72,7 +72,7 @@ pub async fn clusters(
 fn is_fine(clusters: &[Cluster]) -> bool {
     clusters
         .iter()
-        .all(|cluster| cluster.state == State::Synced && cluster.note.is_none())
+        .all(|cluster| cluster.state == State::Synced && note(cluster) == "-")
 }
 
 type Answers = Streaming<ListClustersResponse>;
@@ -209,7 +209,7 @@ fn table(clusters: &[Cluster], width: Option<usize>, colour: Colour) -> String {
                 number(cluster.endpoints),
                 cluster.age().map_or_else(|| "-".to_owned(), age),
                 cluster.since().map_or_else(|| "-".to_owned(), age),
-                or_dash(cluster.note.as_deref()),
+                note(cluster),
             ]
         })
         .collect();
@@ -244,22 +244,29 @@ fn changes<'a>(before: &'a [Cluster], after: &'a [Cluster]) -> Vec<Change<'a>> {
     here.chain(went).collect()
 }
 
+/// What is wrong with a cluster, and what is withheld of it; `-` for nothing.
+fn note(cluster: &Cluster) -> String {
+    let percent = cluster.withheld_per_mille / 10;
+    let withheld = cluster.withheld_why.as_ref();
+    let withheld = withheld.map(|why| format!("{percent}% withheld where others are left: {why}"));
+    let parts: Vec<_> = cluster.note.clone().into_iter().chain(withheld).collect();
+    match &parts[..] {
+        [] => "-".to_owned(),
+        parts => parts.join("; "),
+    }
+}
+
 /// What of a cluster is worth a line when it changes.
 fn says(cluster: &Cluster) -> impl PartialEq + use<> {
     let kinds = cluster.kinds.iter();
     let kinds: Vec<_> = kinds.map(|kind| (kind.name.clone(), kind.state)).collect();
-    (
-        cluster.state,
-        cluster.note.clone(),
-        cluster.link.clone(),
-        kinds,
-    )
+    (cluster.state, note(cluster), cluster.link.clone(), kinds)
 }
 
 fn line(change: &Change<'_>, colour: Colour) -> String {
-    let note = |cluster: &Cluster| match &cluster.note {
-        Some(note) => format!("  {note}"),
-        None => String::new(),
+    let note = |cluster: &Cluster| match note(cluster).as_str() {
+        "-" => String::new(),
+        note => format!("  {note}"),
     };
     let (tone, text) = match change {
         Change::Snapshot { .. } => return String::new(),

@@ -2,6 +2,7 @@
 
 mod ask;
 mod changes;
+mod diff;
 mod fold;
 mod print;
 mod table;
@@ -9,6 +10,8 @@ mod table;
 mod tests;
 
 use std::io::{self, Write};
+
+pub use diff::diff;
 
 use tonic::Status;
 

@@ -20,7 +20,8 @@ use super::{ListenAddr, LogConfig, http2};
 use crate::model::ServiceName;
 use crate::proto::destination::Http2ClientParams;
 pub(super) use client::{
-    CheckArgs, ClustersArgs, EndpointsArgs, ExplainArgs, ProfileArgs, ViewpointArgs,
+    CheckArgs, ClustersArgs, DiffArgs, EndpointsArgs, ExplainArgs, ProfileArgs, TopArgs,
+    ViewpointArgs,
 };
 
 /// Most streams that can be asked for.
@@ -139,6 +140,32 @@ Examples:
 
 Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
     Check(CheckArgs),
+
+    /// Compare what two servers of Linkerd's destination API tell clients about a Service
+    ///
+    /// For trying Tributary beside Linkerd's controller: `-` is only in the answer of A, `+` only in that of B, `~` is in both and
+    /// not the same. Clusters of endpoints are not compared, since Linkerd's controller does not tell them.
+    ///
+    /// Exit codes: 0 no difference; 1 differences; 2 a server could not be asked; 64 the command line is wrong.
+    #[command(after_help = "\
+Examples:
+  kubectl -n linkerd port-forward deploy/linkerd-destination 8087:8086 &
+  kubectl -n linkerd port-forward deploy/tributary 8086 &
+  tributary diff :8087 :8086 web.shop
+  tributary diff :8087 :8086 web.shop --node node-1")]
+    Diff(DiffArgs),
+
+    /// Show what open streams are told, those told to the most first, asking a running server
+    ///
+    /// One row for all clients that are told the same. On a terminal again and again until Ctrl-C, elsewhere once.
+    #[command(after_help = "\
+Examples:
+  tributary top                                    until Ctrl-C
+  tributary top --limit 5 --interval 10s
+  tributary top -o json | jq '.views[0]'
+
+Inside a cluster, first: kubectl -n linkerd port-forward deploy/tributary 8086")]
+    Top(TopArgs),
 
     /// Show the profile that the mesh is given for a Service or an address, asking a running server
     ///
@@ -393,6 +420,13 @@ pub(super) struct ServeArgs {
     /// What they have joins later on the same stream. Proxies give up on a first answer after 3s.
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_STARTUP_GRACE", default_value = "2s", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) startup_grace: Duration,
+
+    /// How long a linked cluster may be out of contact before its endpoints are withheld; 0 means for ever
+    ///
+    /// They are withheld only from clients that have others left: never down to nothing. They come back with the first sign
+    /// of life. Without it, what a cluster said last is served for as long as it is linked.
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_REMOTE_STALENESS_TTL", default_value = "0s", value_parser = parse_duration, help_heading = "Answers")]
+    pub(super) remote_staleness_ttl: Duration,
 
     /// Streams that may be open at once; more are refused with RESOURCE_EXHAUSTED
     #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_MAX_STREAMS", default_value = "200000", value_parser = parse_streams, help_heading = "Limits")]

@@ -1,9 +1,15 @@
 //! What commands ask of a running server.
 
+use std::time::Duration;
+
 use super::args::{
-    CheckArgs, ClustersArgs, EndpointsArgs, ExplainArgs, OutputFormat, ProfileArgs, ViewpointArgs,
+    CheckArgs, ClustersArgs, DiffArgs, EndpointsArgs, ExplainArgs, OutputFormat, ProfileArgs,
+    TopArgs, ViewpointArgs,
 };
 use super::{DEFAULT_DOMAIN, UsageError, authority};
+
+/// A view that is drawn more often than this cannot be read.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What `tributary endpoints` is to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +63,34 @@ pub struct CheckQuery {
     pub server: String,
     /// Whether what is fine has a line each.
     pub verbose: bool,
+    /// What the answer looks like.
+    pub output: OutputFormat,
+}
+
+/// What `tributary diff` is to compare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffQuery {
+    /// The servers, as `HOST:PORT`.
+    pub servers: [String; 2],
+    /// Whose answers, as a proxy would ask.
+    pub authority: String,
+    /// Where to look from: the token a proxy would send.
+    pub context_token: String,
+    /// What the answer looks like.
+    pub output: OutputFormat,
+}
+
+/// What `tributary top` is to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopQuery {
+    /// The server, as `HOST:PORT`.
+    pub server: String,
+    /// Views to show at most.
+    pub limit: u32,
+    /// Between two looks.
+    pub interval: Duration,
+    /// Whether to look only once, even on a terminal.
+    pub once: bool,
     /// What the answer looks like.
     pub output: OutputFormat,
 }
@@ -148,6 +182,43 @@ impl CheckQuery {
         Self {
             server: args.server.addr.0,
             verbose: args.verbose,
+            output: args.server.output,
+        }
+    }
+}
+
+// === impl DiffQuery ===
+
+impl DiffQuery {
+    pub(super) fn new(args: DiffArgs) -> Result<Self, UsageError> {
+        let authority = authority::complete(
+            &args.authority,
+            args.name.namespace.as_deref(),
+            domain_or_default(&args.name.cluster_domain),
+        )
+        .map_err(|reason| UsageError::flag("AUTHORITY", reason))?;
+        let context_token = match (args.node, args.context_token) {
+            (Some(node), _) => serde_json::json!({ "nodeName": node }).to_string(),
+            (None, token) => token.unwrap_or_default(),
+        };
+        Ok(Self {
+            servers: [args.one.0, args.two.0],
+            authority,
+            context_token,
+            output: args.output,
+        })
+    }
+}
+
+// === impl TopQuery ===
+
+impl TopQuery {
+    pub(super) fn new(args: TopArgs) -> Self {
+        Self {
+            server: args.server.addr.0,
+            limit: args.limit,
+            interval: args.interval.max(SHORTEST_INTERVAL),
+            once: args.once,
             output: args.server.output,
         }
     }

@@ -5,6 +5,7 @@
 mod advice;
 mod explain;
 mod findings;
+mod history;
 mod overview;
 mod report;
 mod words;
@@ -151,6 +152,34 @@ impl Api for Introspection {
     ) -> Result<Response<pb::ListViewsResponse>, Status> {
         let views = overview::views(&self.catalog, request.get_ref());
         Ok(Response::new(views))
+    }
+
+    async fn list_changes(
+        &self,
+        request: Request<pb::ListChangesRequest>,
+    ) -> Result<Response<pb::ListChangesResponse>, Status> {
+        let request = request.into_inner();
+        let asked = self.look_up(&request.authority)?;
+        let client = Client {
+            node: report::node_of_token(&request.context_token),
+            zone: request.zone,
+        };
+        let service = asked
+            .subscription
+            .with_snapshot(|snapshot| snapshot.service.clone());
+        let changes = history::changes(
+            &self.catalog.history(&service),
+            asked.port,
+            asked.instance.as_ref(),
+            &client.locality(&self.catalog),
+            self.catalog.policy(),
+            None,
+        );
+        let authority = asked.authority;
+        Ok(Response::new(pb::ListChangesResponse {
+            authority,
+            changes,
+        }))
     }
 
     async fn list_findings(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::withhold::Withheld;
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, EndpointKind, ExternalWorkloadFacts,
     ExternalWorkloadName, NodeFacts, NodeName, Owner, OwnerKind, OwnerName, PodFacts, PodName,
@@ -33,6 +34,13 @@ pub enum Change {
         facts: Arc<ClusterFacts>,
         /// Names the session; ids are never used again.
         session: SessionId,
+    },
+    /// So much of a linked cluster is to be withheld from clients from now on, where others are left.
+    Withheld {
+        /// The cluster.
+        cluster: ClusterName,
+        /// How much, and why.
+        withheld: Withheld,
     },
     /// A session says something about objects of its cluster.
     Object {

@@ -14,6 +14,7 @@ use super::select::{
     port_name, target_port,
 };
 use super::snapshot::{Member, ServiceSnapshot};
+use super::withhold::Withheld;
 use crate::model::{ClusterRole, Endpoint, Text, TrafficPolicy};
 
 /// What became of a member of a Service.
@@ -59,6 +60,8 @@ pub enum Rule {
     Node,
     /// The zone hints give it to the client, or are not applied.
     Hints,
+    /// Nothing is withheld of its cluster, or not this, or nothing else would be left.
+    Fresh,
     /// No better endpoint has its address.
     Unique,
 }
@@ -122,6 +125,7 @@ fn rules(member: &Member, key: &ViewKey, policy: &SelectPolicy) -> Vec<Rule> {
         (policy.families == Families::Ipv4).then_some(Rule::Family),
         at_home,
         (policy.families == Families::Ipv6First).then_some(Rule::Family),
+        (member.withheld != Withheld::NOTHING).then_some(Rule::Fresh),
         Some(Rule::Unique),
     ];
     asked.into_iter().flatten().collect()
@@ -150,6 +154,7 @@ impl Exclusion {
             Self::OtherNode => Rule::Node,
             Self::OtherZone => Rule::Hints,
             Self::OtherFamily => Rule::Family,
+            Self::Withheld(_) => Rule::Fresh,
             Self::Duplicate => Rule::Unique,
         }
     }
@@ -168,6 +173,7 @@ impl Rule {
             Self::Family => "family",
             Self::Node => "node",
             Self::Hints => "hints",
+            Self::Fresh => "fresh",
             Self::Unique => "unique",
         }
     }

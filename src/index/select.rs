@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::join::{Chunk, Held, Joined};
 use super::mesh::{MeshPolicy, Reach};
 use super::snapshot::{Member, MemberState, ServiceSnapshot};
+use super::withhold::{Withheld, Withholding, withhold};
 use crate::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Endpoint, Membership, NodeName, ServiceFacts,
     SliceFacts, Text, TrafficPolicy, Workload, Zone,
@@ -122,6 +123,8 @@ pub enum Exclusion {
     OtherZone,
     /// The workload is served by its address of the other family.
     OtherFamily,
+    /// Something of its cluster is withheld, and others are left.
+    Withheld(Withholding),
     /// Another endpoint has the same address.
     Duplicate,
 }
@@ -194,12 +197,19 @@ pub fn select(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy) 
 /// home cluster rather than to a linked one, to the first cluster by name, and has a workload behind it rather than not.
 pub fn examine(snapshot: &ServiceSnapshot, key: &ViewKey, policy: &SelectPolicy) -> Vec<Candidate> {
     let mut all = Vec::new();
+    let mut withheld = Vec::new();
     for member in &snapshot.members {
         if let Ok(facts) = contribution(snapshot, member) {
             let from = all.len();
             list(member, facts, key, &policy.mesh, &mut all);
             filter(member, facts, key, policy, &mut all[from..]);
+            if member.withheld != Withheld::NOTHING {
+                withheld.push((from..all.len(), member.withheld));
+            }
         }
+    }
+    if !withheld.is_empty() {
+        withhold(&mut all, &withheld);
     }
     all.sort_by(|one, two| {
         (one.endpoint.socket, one.excluded.is_some())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::join::Chunk;
+use super::withhold::Withheld;
 use crate::model::{
     ClusterFacts, ClusterName, ClusterRole, EndpointKind, Membership, ServiceFacts, ServiceName,
     Text, TrafficPolicy, Uid,
@@ -36,6 +37,8 @@ pub struct Member {
     pub facts: Option<Arc<ServiceFacts>>,
     /// Its slices, in name order.
     pub chunks: Arc<[Arc<Chunk>]>,
+    /// How much of it is withheld from clients, where others are left.
+    pub withheld: Withheld,
     /// Tells its cluster from every other, whatever it is called; see [`ClusterSummary`](super::ClusterSummary).
     pub cluster_uid: Option<Uid>,
 }
@@ -126,6 +129,7 @@ impl Member {
             state,
             facts: None,
             chunks: Arc::default(),
+            withheld: Withheld::NOTHING,
             cluster_uid: None,
         }
     }
@@ -133,6 +137,7 @@ impl Member {
     fn same(&self, other: &Self) -> bool {
         self.state == other.state
             && self.service == other.service
+            && self.withheld == other.withheld
             && (Arc::ptr_eq(&self.cluster, &other.cluster) || self.cluster == other.cluster)
             && same_option(self.facts.as_ref(), other.facts.as_ref())
             && same_chunks(&self.chunks, &other.chunks)

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -11,6 +12,7 @@ use tracing::warn;
 
 use super::changed::{ChangedServices, Feeds};
 use super::channel::{Channel, Subscription};
+use super::history::History;
 use super::published::Delivery;
 use super::reader::{Place, Reader};
 use super::said::SaidOnce;
@@ -34,6 +36,9 @@ pub(super) struct Shared {
     pub(super) tables: Tables,
     pub(super) feeds: Feeds,
     pub(super) clusters: watch::Sender<Arc<[ClusterSummary]>>,
+    pub(super) history: History,
+    /// When something was published last, and how long that took from being received.
+    pub(super) last_lag: Mutex<Option<(Instant, Duration)>>,
     pub(super) policy: SelectPolicy,
     pub(super) board: StatusBoard,
     pub(super) delivery: Delivery,
@@ -50,6 +55,8 @@ impl Catalog {
             tables: Tables::default(),
             feeds: Feeds::default(),
             clusters: watch::Sender::default(),
+            history: History::default(),
+            last_lag: Mutex::default(),
             policy,
             board,
             delivery: Delivery::default(),

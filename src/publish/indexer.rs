@@ -153,6 +153,9 @@ impl Indexer {
         self.publish(&touched);
         let now = Instant::now();
         self.earliest = now + self.interval;
+        if let Some(oldest) = self.waiting.first() {
+            *self.catalog.shared().last_lag.lock() = Some((now, now - *oldest));
+        }
         for at in self.waiting.drain(..) {
             self.metrics.lag_seconds.observe(seconds(now - at));
         }
@@ -284,7 +287,10 @@ impl Indexer {
                 };
                 let is_multicluster = was_multicluster || snapshot.is_multicluster();
                 let gone = snapshot.facts.is_none();
-                channel.publish(self.next(snapshot, before.sequence + 1));
+                let next = self.next(snapshot, before.sequence + 1);
+                channel.publish(Arc::clone(&next));
+                let history = &self.catalog.shared().history;
+                history.replaced(before, &next.snapshot);
                 if gone {
                     self.catalog.shared().forget(service);
                 }

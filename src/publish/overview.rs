@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::channel::Channel;
@@ -58,6 +59,12 @@ impl Catalog {
         let mut found = self.shared().tables.addresses.find(wanted);
         found.sort_unstable_by_key(|(ip, _)| *ip);
         found
+    }
+
+    /// How long the last change took from being received to being published, and how long ago that was.
+    pub fn last_lag(&self) -> Option<(Duration, Duration)> {
+        let last = *self.shared().last_lag.lock();
+        last.map(|(at, lag)| (lag, at.elapsed()))
     }
 
     /// Views that streams use now, by number of streams, most first; then by Service.

@@ -64,10 +64,23 @@ pub struct ClusterStatus {
     pub age: Option<Duration>,
     /// Its kinds, in order: state, and how long ago each last gave a sign of life.
     pub kinds: Vec<(Kind, KindStatus, Option<Duration>)>,
+    /// For how long contact with it has been lost; `None` while it is not, and before there was any.
+    pub out_of_contact: Option<Duration>,
+    /// Since when, and how, its endpoints are being taken away from clients; `None` if they are not.
+    pub drain: Option<Drain>,
     /// The link that it is read by; `None` if there is none, or it cannot be used.
     pub link: Option<Arc<LinkInfo>>,
     /// The clock of its API server.
     pub clock: Clock,
+}
+
+/// That a cluster is being drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// For how long so far.
+    pub since: Duration,
+    /// How long it takes until everything has been taken away.
+    pub over: Duration,
 }
 
 /// What a link says of how its cluster is reached, as far as it is nobody's secret.
@@ -107,6 +120,10 @@ struct Entry {
     kinds: BTreeMap<Kind, KindEntry>,
     link: Option<Arc<LinkInfo>>,
     clock: Clock,
+    /// Since when it has been out of contact, after it was in contact.
+    lost: Option<Instant>,
+    /// Since when it is drained, and over how long.
+    drain: Option<(Instant, Duration)>,
 }
 
 #[derive(Debug)]
@@ -140,6 +157,8 @@ impl StatusBoard {
                     .collect(),
                 link: None,
                 clock: Clock::default(),
+                lost: None,
+                drain: None,
             });
     }
 
@@ -147,6 +166,27 @@ impl StatusBoard {
     pub fn describe(&self, cluster: &ClusterName, link: LinkInfo) {
         if let Some(entry) = self.clusters.lock().get_mut(cluster) {
             entry.link = Some(Arc::new(link));
+        }
+    }
+
+    /// Notes whether a cluster is to be drained, and over how long. A drain that has begun goes on as it began.
+    pub fn drain(&self, cluster: &ClusterName, over: Option<Duration>) {
+        let mut clusters = self.clusters.lock();
+        let Some(entry) = clusters.get_mut(cluster) else {
+            return;
+        };
+        entry.drain = match (over, entry.drain) {
+            (None, _) => None,
+            (Some(over), Some((since, before))) if before == over => Some((since, over)),
+            (Some(over), _) => Some((Instant::now(), over)),
+        };
+    }
+
+    /// Notes that a cluster has been drained before anybody looked.
+    pub fn drained(&self, cluster: &ClusterName, over: Duration) {
+        if let Some(entry) = self.clusters.lock().get_mut(cluster) {
+            let now = Instant::now();
+            entry.drain = Some((now.checked_sub(over).unwrap_or(now), over));
         }
     }
 
@@ -175,6 +215,13 @@ impl StatusBoard {
             std::mem::discriminant(&entry.connection) == std::mem::discriminant(&connection);
         if !same_state {
             entry.since = Instant::now();
+        }
+        match (&entry.connection, &connection) {
+            (_, Connection::Connected) => entry.lost = None,
+            // Credentials that are tried do not make it any fresher.
+            (_, Connection::Connecting) => {}
+            (Connection::Connected, _) => entry.lost = Some(Instant::now()),
+            _ => {}
         }
         entry.connection = connection.clone();
         let role = entry.role;
@@ -319,6 +366,11 @@ impl Entry {
                     )
                 })
                 .collect(),
+            out_of_contact: self.lost.map(|lost| lost.elapsed()),
+            drain: self.drain.map(|(since, over)| Drain {
+                since: since.elapsed(),
+                over,
+            }),
             link: self.link.clone(),
             clock: self.clock.clone(),
         }

@@ -35,6 +35,10 @@ pub struct Cluster {
     pub uid: Option<String>,
     /// How far its clock is ahead; negative if it is behind.
     pub clock_ahead_seconds: Option<i64>,
+    /// How much of its endpoints is withheld where others are left, in thousandths.
+    pub withheld_per_mille: u32,
+    /// Why.
+    pub withheld_why: Option<String>,
 }
 
 /// What a cluster is to the server.
@@ -130,6 +134,8 @@ impl From<proto::Cluster> for Cluster {
             link: cluster.link.map(Link::from),
             uid: known(cluster.uid),
             clock_ahead_seconds: cluster.clock_ahead.map(|ahead| ahead.seconds),
+            withheld_per_mille: cluster.withheld_per_mille,
+            withheld_why: known(cluster.withheld_why),
         }
     }
 }
@@ -254,6 +260,8 @@ pub(crate) mod samples {
             link: None,
             uid: None,
             clock_ahead_seconds: Some(0),
+            withheld_per_mille: 0,
+            withheld_why: None,
         }
     }
 }
@@ -300,7 +308,7 @@ mod tests {
                 "credentials": "token", "fingerprint": "0123456789ab", "expires": null, "authorityExpires": null,
                 "unverified": false
             },
-            "uid": null, "clockAheadSeconds": null
+            "uid": null, "clockAheadSeconds": null, "withheldPerMille": 0, "withheldWhy": null
         });
         assert_eq!(
             serde_json::to_value(Cluster::from(cluster)).unwrap(),

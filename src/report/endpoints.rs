@@ -64,6 +64,10 @@ pub struct Member {
     pub state: MemberState,
     /// Since its cluster's API server last said anything.
     pub age_seconds: Option<u64>,
+    /// How much of its endpoints is withheld where others are left, in thousandths.
+    pub withheld_per_mille: u32,
+    /// Why.
+    pub withheld_why: Option<String>,
 }
 
 /// Whether a member contributes.
@@ -210,6 +214,8 @@ impl From<proto::Member> for Member {
             service: member.service,
             namespace: member.namespace,
             age_seconds: member.age.and_then(|age| u64::try_from(age.seconds).ok()),
+            withheld_per_mille: member.withheld_per_mille,
+            withheld_why: known(member.withheld_why),
         }
     }
 }
@@ -285,6 +291,8 @@ pub(crate) mod samples {
             namespace: "shop".to_owned(),
             state,
             age_seconds: Some(if state == MemberState::Stale { 400 } else { 1 }),
+            withheld_per_mille: 0,
+            withheld_why: None,
         }
     }
 
@@ -367,7 +375,8 @@ mod tests {
             "api": "introspection",
             "resolution": "federated",
             "members": [{
-                "cluster": "east", "service": "web", "namespace": "shop", "state": "stale", "ageSeconds": 400
+                "cluster": "east", "service": "web", "namespace": "shop", "state": "stale", "ageSeconds": 400,
+                "withheldPerMille": 0, "withheldWhy": null
             }],
             "endpoints": [{
                 "address": "10.60.0.5:8080", "cluster": "east", "zone": null, "node": "node-1", "hostname": null,

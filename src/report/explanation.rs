@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::endpoints::{Endpoint, Member as MemberFacts, Resolution};
+use super::history::RecentChange;
 use crate::proto::tributary_v1 as proto;
 
 /// Why the answer for an authority is what it is.
@@ -25,6 +26,8 @@ pub struct Explanation {
     pub advice: Vec<Advice>,
     /// Everybody who has the address that was asked about.
     pub holders: Vec<Holder>,
+    /// The latest changes of the Service, or of the address, the latest first.
+    pub changes: Vec<RecentChange>,
 }
 
 /// A Service that contributes, or should.
@@ -116,6 +119,11 @@ impl From<proto::Explanation> for Explanation {
             members: explanation.members.into_iter().map(Member::from).collect(),
             advice: explanation.advice.into_iter().map(Advice::from).collect(),
             holders: explanation.holders.into_iter().map(Holder::from).collect(),
+            changes: explanation
+                .changes
+                .into_iter()
+                .map(RecentChange::from)
+                .collect(),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod objects;
 mod clusters;
 mod connect;
 mod credentials;
+pub(super) mod drain;
 mod expiry;
 mod failure;
 mod health;

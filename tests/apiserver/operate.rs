@@ -4,3 +4,5 @@
 mod check;
 #[path = "operate/explain.rs"]
 mod explain;
+#[path = "operate/freshness.rs"]
+mod freshness;

@@ -40,6 +40,27 @@ struct Get {
     settled: bool,
 }
 
+/// What Linkerd's API of a server tells clients.
+pub(super) async fn served(query: &EndpointsQuery) -> Result<Report, AskError> {
+    let mut get = Get {
+        channel: connect(&query.server).await?,
+        query: query.clone(),
+        updates: None,
+        folded: Folded::default(),
+        settled: false,
+    };
+    let server = &query.server;
+    let answered = timeout(ANSWER_TIMEOUT, get.settle()).await;
+    let ended = || refused(server, Status::unavailable("the server ended the stream"));
+    match answered {
+        Ok(Ok(report)) => report.ok_or_else(ended),
+        Ok(Err(status)) => Err(refused(server, status)),
+        Err(_) => Err(AskError::Silent {
+            server: server.clone(),
+        }),
+    }
+}
+
 // === impl Answers ===
 
 impl Answers {

@@ -177,7 +177,13 @@ fn members(report: &Report) -> String {
 /// What is wrong with a member, in brackets; nothing if nothing is.
 pub(super) fn trouble(member: &Member) -> String {
     match (member.state, member.age()) {
+        (MemberState::Synced, _) if member.withheld_per_mille > 0 => {
+            format!(" ({}% withheld)", member.withheld_per_mille / 10)
+        }
         (MemberState::Synced, _) => String::new(),
+        (MemberState::Stale, Some(silent)) if member.withheld_per_mille > 0 => {
+            format!(" (stale {}, withheld)", age(silent))
+        }
         (MemberState::Stale, Some(silent)) => format!(" (stale {})", age(silent)),
         (state, _) => format!(" ({})", state.word()),
     }

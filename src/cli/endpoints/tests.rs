@@ -68,6 +68,13 @@ impl Introspection for Script {
         Err(Status::unimplemented(""))
     }
 
+    async fn list_changes(
+        &self,
+        _: Request<v1::ListChangesRequest>,
+    ) -> Result<Response<v1::ListChangesResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
     async fn list_findings(
         &self,
         _: Request<v1::ListFindingsRequest>,

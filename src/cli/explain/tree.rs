@@ -1,5 +1,7 @@
 //! An explanation as a tree: the Service, its members, their EndpointSlices, and what became of each endpoint.
 
+use std::time::Duration;
+
 use crate::cli::columns::WIDTH;
 use crate::cli::paint::{Tone, paint};
 use crate::cli::text::{age, short_identity, shorten, wrapped};
@@ -61,12 +63,31 @@ pub(super) fn tree(explanation: &Explanation, detail: Detail, colour: Colour) ->
         text.push_str(&paint(&line, tone, colour));
         text.push('\n');
     }
-    for holder in &explanation.holders {
+    // Where it is in the tree, the tree says whose it is.
+    let is_listed = explanation.members.iter().any(|member| {
+        let mut slices = member.slices.iter();
+        slices.any(|slice| !slice.endpoints.is_empty())
+    });
+    for holder in explanation.holders.iter().filter(|_| !is_listed) {
         let kind = holder.kind.to_lowercase();
         let (namespace, name, cluster) = (&holder.namespace, &holder.name, &holder.cluster);
         text.push_str(&format!(
             "The address belongs to {kind} {namespace}/{name} of cluster {cluster}.\n"
         ));
+    }
+    if !explanation.changes.is_empty() {
+        text.push_str("Lately:\n");
+    }
+    for change in &explanation.changes {
+        let ago = change.age_seconds.map(Duration::from_secs);
+        let ago = ago.map_or_else(|| "-".to_owned(), age);
+        let sent = match (change.added_count, change.removed_count) {
+            (0, 0) => "nothing was sent".to_owned(),
+            (added, removed) => format!("+{added} -{removed}, {} left", change.left),
+        };
+        let title = format!("  {ago:>6} ago  ");
+        let line = format!("{sent}: {}", change.causes.join("; "));
+        text.push_str(&wrapped(&title, &line, WIDTH));
     }
     for advice in &explanation.advice {
         text.push_str(&wrapped("What it means: ", &advice.meaning, WIDTH));
@@ -204,6 +225,7 @@ mod tests {
     use crate::report::endpoints::samples::{endpoint, member};
     use crate::report::endpoints::{Resolution, Workload};
     use crate::report::explanation::{Advice, Rule};
+    use crate::report::history::RecentChange;
 
     fn explanation() -> Explanation {
         let mut dropped = endpoint("10.60.0.6:8080", "east");
@@ -253,6 +275,16 @@ mod tests {
                 action: "Restore the connection.".to_owned(),
             }],
             holders: Vec::new(),
+            changes: vec![RecentChange {
+                age_seconds: Some(412),
+                causes: vec!["EndpointSlice web-k7p2 of east was changed".to_owned()],
+                clusters: vec!["east".to_owned()],
+                added: Vec::new(),
+                removed: vec!["10.60.0.6:8080".to_owned()],
+                added_count: 0,
+                removed_count: 1,
+                left: 4,
+            }],
         }
     }
 
@@ -275,6 +307,8 @@ mod tests {
                 "   └─ EndpointSlice shop/web-k7p2               port http → 8080",
                 "      └─ 10.60.0.6:8080  Pod shop/web-6c55-cc9  dropped: not ready",
                 "         └─ ready                               broken: not ready",
+                "Lately:",
+                "   6m52s ago  +0 -1, 4 left: EndpointSlice web-k7p2 of east was changed",
                 "What it means: east reported shop/web-6c55-cc9 as not ready before contact was lost; whether it has recovered cannot be",
                 "               known.",
                 "What to do: Restore the connection.",

@@ -1,9 +1,12 @@
 //! Arguments of the commands that ask a running server. Their comments are the help texts.
 
+use std::time::Duration;
+
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
 use super::OutputFormat;
+use crate::config::duration::parse_duration;
 
 #[derive(Args, Debug)]
 pub(in crate::config) struct EndpointsArgs {
@@ -54,6 +57,71 @@ pub(in crate::config) struct CheckArgs {
     /// Show what is fine, too
     #[arg(short, long, env = "TRIBUTARY_VERBOSE", value_parser = BoolishValueParser::new())]
     pub(in crate::config) verbose: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::config) struct DiffArgs {
+    /// One server, such as 127.0.0.1:8086 or :8086
+    #[arg(value_name = "A", value_parser = parse_server)]
+    pub(in crate::config) one: Server,
+
+    /// The other one
+    #[arg(value_name = "B", value_parser = parse_server)]
+    pub(in crate::config) two: Server,
+
+    /// Whose answers: web.shop, web.shop:8080, svc/web with -n, or the full name; the port is 80 if none is given
+    pub(in crate::config) authority: String,
+
+    #[command(flatten)]
+    pub(in crate::config) name: NameArgs,
+
+    /// Look from this Node of the home cluster
+    #[arg(
+        long,
+        value_name = "NODE",
+        env = "TRIBUTARY_NODE",
+        help_heading = "Point of view",
+        conflicts_with = "context_token"
+    )]
+    pub(in crate::config) node: Option<String>,
+
+    /// Look from where a proxy with this token is, such as {"ns":"shop","nodeName":"node-1"}
+    #[arg(long, value_name = "TOKEN", env = "TRIBUTARY_CONTEXT_TOKEN", help_heading = "Point of view", value_parser = parse_token)]
+    pub(in crate::config) context_token: Option<String>,
+
+    /// What the answer looks like; wide shortens nothing
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        env = "TRIBUTARY_OUTPUT",
+        default_value = "table",
+        value_enum
+    )]
+    pub(in crate::config) output: OutputFormat,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::config) struct TopArgs {
+    #[command(flatten)]
+    pub(in crate::config) server: ServerArgs,
+
+    /// Views to show at most
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "TRIBUTARY_LIMIT",
+        default_value = "20"
+    )]
+    pub(in crate::config) limit: u32,
+
+    /// Between two looks
+    #[arg(long, value_name = "DURATION", env = "TRIBUTARY_INTERVAL", default_value = "2s", value_parser = parse_duration)]
+    pub(in crate::config) interval: Duration,
+
+    /// Look only once, even on a terminal
+    #[arg(long, env = "TRIBUTARY_ONCE", value_parser = BoolishValueParser::new())]
+    pub(in crate::config) once: bool,
 }
 
 /// Where to look from.

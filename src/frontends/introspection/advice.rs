@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use crate::index::{Candidate, Exclusion, Held, Silence, ViewKey};
+use crate::index::{Candidate, Exclusion, Held, Silence, ViewKey, Withholding};
 use crate::model::{Backing, Conditions, ServiceName};
 use crate::proto::tributary_v1 as pb;
 
@@ -177,6 +177,20 @@ pub(super) fn on_candidate(
             6,
             format!("Each workload is served by one address, and {what} is by one of the other IP family."),
             "Nothing; --enable-ipv6 of the server decides which.",
+        ),
+        Exclusion::Withheld(Withholding::OutOfContact) => Ranked::new(
+            0,
+            format!("Contact with cluster {} is lost for longer than --remote-staleness-ttl, and others are left.", at.cluster),
+            "Restore the connection: `tributary clusters` says what is wrong with it. The endpoints come back at once.",
+        ),
+        Exclusion::Withheld(Withholding::Draining) => Ranked::new(
+            3,
+            format!("Cluster {} is being drained, and others are left.", at.cluster),
+            format!(
+                "If it should not be, take the annotation off the Secret that links it: kubectl -n linkerd annotate secret \
+                 -l multicluster.linkerd.io/cluster-name={} tributary.dev/drain-",
+                at.cluster
+            ),
         ),
         Exclusion::Duplicate => Ranked::new(
             1,

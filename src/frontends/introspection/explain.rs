@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::advice::{self, Context, Ranked};
 use super::overview::count;
-use super::{report, words};
+use super::{history, report, words};
 use crate::index::{
     Address, ClientLocality, ExplainedMember, ExplainedSlice, Holder, ServiceSnapshot, ViewKey,
     explain,
@@ -12,6 +12,9 @@ use crate::index::{
 use crate::model::{ClusterRole, Text};
 use crate::proto::tributary_v1 as pb;
 use crate::publish::Catalog;
+
+/// Changes that an explanation tells of.
+const CHANGES_MAX: usize = 5;
 
 /// What is to be explained.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ struct Findings {
     kept: usize,
     /// Whether a slice lists what is wanted, with the port or without it.
     listed: bool,
+    /// About members that contribute nothing.
+    silent: Vec<Ranked>,
 }
 
 // === impl Wanted ===
@@ -61,7 +66,7 @@ impl Wanted {
             .map_err(|_| format!("{text:?} is no IP address; write 10.42.0.7 or 10.42.0.7:8080"))
     }
 
-    fn is(self, socket: SocketAddr) -> bool {
+    pub(super) fn is(self, socket: SocketAddr) -> bool {
         self.ip == socket.ip() && self.port.is_none_or(|port| port == socket.port())
     }
 }
@@ -75,10 +80,16 @@ pub(super) fn explanation(
     let (client, only) = (question.client, question.only);
     let key = ViewKey::new(snapshot, question.port, question.instance.cloned(), client);
     let mut findings = Findings::default();
-    let members: Vec<_> = explain(snapshot, &key, catalog.policy())
+    let mut members: Vec<_> = explain(snapshot, &key, catalog.policy())
         .iter()
         .map(|explained| member(explained, &key, client, only, catalog, &mut findings))
         .collect();
+    if findings.listed {
+        // Only the branches that lead there; what else may be wrong with the Service is not the question.
+        members.retain(|member| !member.slices.is_empty());
+    } else {
+        findings.advice.append(&mut findings.silent);
+    }
     let holders = only.map_or_else(Vec::new, |only| holders(&catalog.address(only.ip), catalog));
     if let Some(only) = only
         && !findings.listed
@@ -97,6 +108,16 @@ pub(super) fn explanation(
             ),
         ));
     }
+    let replacements = catalog.history(&snapshot.service);
+    let mut changes = history::changes(
+        &replacements,
+        question.port,
+        question.instance,
+        client,
+        catalog.policy(),
+        only,
+    );
+    changes.truncate(CHANGES_MAX);
     let is_current = members.iter().all(|explained| {
         let state = explained.member.as_ref().map(pb::Member::state);
         state == Some(pb::MemberState::Synced)
@@ -114,6 +135,7 @@ pub(super) fn explanation(
         members,
         advice: advice::finish(findings.advice),
         holders,
+        changes,
     }
 }
 
@@ -148,7 +170,7 @@ fn member(
     };
     let note = match explained.silence {
         Some(silence) => {
-            findings.advice.push(advice::on_silence(silence, at));
+            findings.silent.push(advice::on_silence(silence, at));
             words::silence(silence).to_owned()
         }
         None if stale => "out of contact: what it said last counts".to_owned(),

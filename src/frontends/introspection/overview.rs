@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::report;
-use crate::index::ClusterState;
+use super::{report, words};
+use crate::index::{ClusterState, Withheld};
 use crate::model::ClusterRole;
 use crate::proto::tributary_v1 as pb;
 use crate::publish::{
@@ -23,6 +23,7 @@ pub(super) fn clusters(catalog: &Catalog) -> Vec<pb::Cluster> {
         .map(|status| {
             let summary = summaries.iter().find(|summary| summary.name == status.name);
             let synced = summary.is_some_and(|summary| summary.state == ClusterState::Synced);
+            let withheld = summary.map_or(Withheld::NOTHING, |summary| summary.withheld);
             let (state, note) = cluster_state(&status, synced);
             pb::Cluster {
                 name: status.name.to_string(),
@@ -57,6 +58,8 @@ pub(super) fn clusters(catalog: &Catalog) -> Vec<pb::Cluster> {
                     .and_then(|summary| summary.uid.as_ref())
                     .map(ToString::to_string)
                     .unwrap_or_default(),
+                withheld_per_mille: withheld.per_mille().into(),
+                withheld_why: words::withheld(withheld),
                 clock_ahead: status.clock.ahead_millis().map(signed),
             }
         })
@@ -166,11 +169,13 @@ fn service(overview: &ServiceOverview) -> pb::ServiceSummary {
 
 /// Views that streams use, those with the most streams first.
 pub(super) fn views(catalog: &Catalog, request: &pb::ListViewsRequest) -> pb::ListViewsResponse {
-    let views = catalog.views();
+    let (views, last) = (catalog.views(), catalog.last_lag());
     let limit = limit(request.limit);
     pb::ListViewsResponse {
         views: views.iter().take(limit).map(view).collect(),
         more: views.len() > limit,
+        publish_lag: last.and_then(|(lag, _)| duration(lag)),
+        publish_age: last.and_then(|(_, age)| duration(age)),
     }
 }
 

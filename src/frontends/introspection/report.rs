@@ -47,6 +47,8 @@ pub(super) fn member(member: &Member, board: &StatusBoard) -> pb::Member {
         }
         .into(),
         age: status.and_then(|status| status.age).and_then(duration),
+        withheld_per_mille: member.withheld.per_mille().into(),
+        withheld_why: words::withheld(member.withheld),
     }
 }
 

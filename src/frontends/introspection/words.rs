@@ -2,6 +2,7 @@
 
 use crate::index::{
     Candidate, Exclusion, ExplainedMember, ExplainedSlice, Held, Joined, Rule, Silence, ViewKey,
+    Withheld, Withholding,
 };
 use crate::model::{Backing, Endpoint, Membership, ServiceFacts};
 use crate::proto::tributary_v1 as pb;
@@ -38,9 +39,26 @@ pub(super) fn excluded_note(reason: Exclusion, endpoint: &Endpoint) -> String {
         Exclusion::OtherNode => "on another node (internalTrafficPolicy: Local)",
         Exclusion::OtherZone => "meant for other zones (hints)",
         Exclusion::OtherFamily => "its workload is served by the address of the other family",
+        Exclusion::Withheld(Withholding::OutOfContact) => {
+            "withheld: contact with its cluster is lost for longer than --remote-staleness-ttl"
+        }
+        Exclusion::Withheld(Withholding::Draining) => "withheld: its cluster is being drained",
         Exclusion::Duplicate => "another endpoint has the same address",
     }
     .to_owned()
+}
+
+/// Why some or all of a cluster is withheld; nothing if nothing is.
+pub(super) fn withheld(withheld: Withheld) -> String {
+    if withheld == Withheld::NOTHING {
+        return String::new();
+    }
+    match withheld.why() {
+        Withholding::OutOfContact => {
+            "contact is lost for longer than --remote-staleness-ttl".to_owned()
+        }
+        Withholding::Draining => "annotation tributary.dev/drain of its Secret".to_owned(),
+    }
 }
 
 /// How a Service says where its endpoints are.
@@ -162,6 +180,7 @@ fn passed(rule: Rule, candidate: &Candidate, key: &ViewKey) -> String {
             }
             (Some(_), None) => "hints do not apply: the client's zone is not known".to_owned(),
         },
+        Rule::Fresh => "not withheld, or nothing else would be left".to_owned(),
         Rule::Unique => "nothing that is preferred has its address".to_owned(),
     }
 }

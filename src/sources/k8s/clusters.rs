@@ -307,8 +307,9 @@ impl ClusterStore {
         let Some(winner) = self.links.winner(&cluster) else {
             return self.unlink(cluster).await;
         };
-        let definition = winner.definition.clone();
-        if !self.running.contains_key(&cluster) {
+        let (definition, drain) = (winner.definition.clone(), winner.drain);
+        let is_new = !self.running.contains_key(&cluster);
+        if is_new {
             let endpoints = self.config.endpoint_kind;
             self.shared
                 .board
@@ -322,6 +323,11 @@ impl ClusterStore {
             info!(%cluster, secret, "cluster linked");
             self.shared.changes.send(change).await?;
             self.running.insert(cluster.clone(), Running::default());
+        }
+        match drain {
+            // Nobody has used it yet who comes to us now: there is nothing to take away bit by bit.
+            Some(over) if is_new => self.shared.board.drained(&cluster, over),
+            over => self.shared.board.drain(&cluster, over),
         }
         match definition {
             Ok(definition) => self.use_definition(cluster, definition).await,

@@ -4,8 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::credentials::Credentials;
+use super::drain;
 use super::expiry;
 use super::objects::{HasMetadata as _, Secret};
 use crate::model::{ClusterName, Text};
@@ -46,6 +48,8 @@ pub(super) struct Claim {
     pub(super) cluster: ClusterName,
     /// How to reach it, or why the Secret does not say so.
     pub(super) definition: Result<Arc<Definition>, String>,
+    /// Over how long its endpoints are to be taken away; `None` if they are to stay.
+    pub(super) drain: Option<Duration>,
     created: String,
 }
 
@@ -197,6 +201,7 @@ impl Claim {
         Some(Self {
             cluster: cluster.into(),
             definition: definition.map(Arc::new),
+            drain: metadata.annotations.drain.as_deref().and_then(drain::over),
             created: metadata.creation_timestamp.clone(),
         })
     }
