@@ -1,4 +1,4 @@
-//! The admin listener: whether the process lives, whether it is ready, and its metrics.
+//! The admin listener: whether the process lives, whether it is ready, its metrics, and pages that others make.
 //!
 //! `app` starts it first and stops it last, so that probes are answered for as long as there is a process. Nothing here
 //! looks at the index.
@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -52,25 +54,34 @@ pub struct Registries {
     pub linkerd: Registry,
 }
 
-#[derive(Debug)]
+/// A body that is there or comes bit by bit.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Answers GET requests that this module has no answer for, by path and query; `None` where it has none either.
+pub type MorePages =
+    Arc<dyn Fn(String, Option<String>) -> BoxFuture<'static, Option<Response<Body>>> + Send + Sync>;
+
 struct Pages {
     readiness: Readiness,
     registries: Registries,
+    more: MorePages,
 }
 
 /// Answers on `listener` until `shutdown` is cancelled; requests under way then are still answered.
 ///
 /// `/live` and `/ping` say that the process runs, `/ready` whether traffic may come, and if not, what is waited for;
-/// `/metrics` is the registries in `OpenMetrics` text.
+/// `/metrics` is the registries in `OpenMetrics` text; `more` answers what else there is.
 pub async fn serve(
     listener: TcpListener,
     readiness: Readiness,
     registries: Registries,
+    more: MorePages,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let pages = Arc::new(Pages {
         readiness,
         registries,
+        more,
     });
     info!(addr = %listener.local_addr()?, "admin server listening");
     let mut connections = JoinSet::new();
@@ -97,7 +108,7 @@ pub async fn serve(
 async fn connection(stream: TcpStream, pages: Arc<Pages>, shutdown: CancellationToken) {
     let service = service_fn(move |request| {
         let pages = Arc::clone(&pages);
-        async move { Ok::<_, Infallible>(pages.answer(&request)) }
+        async move { Ok::<_, Infallible>(pages.answer(&request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -141,7 +152,7 @@ impl Registries {
 // === impl Pages ===
 
 impl Pages {
-    fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+    async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             response
@@ -154,14 +165,20 @@ impl Pages {
             "/ping" => plain(StatusCode::OK, "pong\n"),
             "/ready" => self.ready(),
             "/metrics" => self.metrics(request.headers()),
-            _ => plain(
-                StatusCode::NOT_FOUND,
-                "nothing here; try /live, /ready or /metrics\n",
-            ),
+            path => {
+                let query = request.uri().query().map(str::to_owned);
+                let answer = (self.more)(path.to_owned(), query).await;
+                answer.unwrap_or_else(|| {
+                    plain(
+                        StatusCode::NOT_FOUND,
+                        "nothing here; try /, /live, /ready or /metrics\n",
+                    )
+                })
+            }
         }
     }
 
-    fn ready(&self) -> Response<Full<Bytes>> {
+    fn ready(&self) -> Response<Body> {
         let pending = self.readiness.explained();
         if pending.is_empty() {
             return plain(StatusCode::OK, "ok\n");
@@ -174,7 +191,7 @@ impl Pages {
         plain(StatusCode::SERVICE_UNAVAILABLE, body)
     }
 
-    fn metrics(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    fn metrics(&self, headers: &HeaderMap) -> Response<Body> {
         match self.registries.encode() {
             Ok(body) if exposition::wants_open_metrics(headers) => {
                 respond(StatusCode::OK, OPEN_METRICS, body)
@@ -188,7 +205,7 @@ impl Pages {
     }
 }
 
-fn plain(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn plain(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     respond(status, TEXT, body)
 }
 
@@ -196,8 +213,8 @@ fn respond(
     status: StatusCode,
     content_type: HeaderValue,
     body: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
+) -> Response<Body> {
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
@@ -237,6 +254,7 @@ mod tests {
             listener,
             readiness.clone(),
             registries,
+            Arc::new(|_, _| Box::pin(std::future::ready(None))),
             shutdown.clone(),
         ));
         Running {
@@ -294,8 +312,8 @@ mod tests {
         running
             .check("POST /ping", "405", "only GET and HEAD\n")
             .await;
-        let hint = "nothing here; try /live, /ready or /metrics\n";
-        running.check("GET /", "404", hint).await;
+        let hint = "nothing here; try /, /live, /ready or /metrics\n";
+        running.check("GET /x", "404", hint).await;
         let metrics = running.ask("GET /metrics").await;
         assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8"));
         assert!(

@@ -17,13 +17,14 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::admin::{ProcessCollector, Registries};
+use crate::admin::{MorePages, ProcessCollector, Registries};
 use crate::config::{Config, ListenAddr, Source, TransportMode, WriterMode};
 use crate::frontends::destination::{self, Destination, Translation};
 use crate::frontends::introspection::Introspection;
 use crate::frontends::xds::{self, Xds};
 use crate::index::{Families, MeshPolicy, SelectPolicy};
 use crate::model::EndpointKind;
+use crate::page::{self, Page};
 use crate::proto::tributary_v1::introspection_server::IntrospectionServer;
 use crate::publish::{
     Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, LinkerdCollector, StatusBoard,
@@ -246,8 +247,9 @@ impl App {
         }
         if let Some(listener) = admin {
             let (readiness, rest) = (app.readiness.clone(), app.shutdown.rest.clone());
+            let page = app.page(config);
             app.tasks.spawn(async move {
-                let served = admin::serve(listener, readiness, registries, rest).await;
+                let served = admin::serve(listener, readiness, registries, page, rest).await;
                 (
                     "admin listener",
                     served.context("serving admin pages failed"),
@@ -255,6 +257,21 @@ impl App {
             });
         }
         Ok(app)
+    }
+
+    /// The status page, which shows what the introspection API says.
+    fn page(&self, config: &Config) -> MorePages {
+        let rest = self.shutdown.rest.clone();
+        let api = Introspection::new(self.catalog.clone(), &config.cluster_domain, rest.clone());
+        let settings = page::Settings {
+            cluster_domain: config.cluster_domain.to_string(),
+            staleness_ttl: config.remote_staleness_ttl,
+        };
+        let page = Page::new(api, settings, rest);
+        Arc::new(move |path, query| {
+            let page = page.clone();
+            Box::pin(async move { page.answer(&path, query.as_deref()).await })
+        })
     }
 
     /// Starts the writer of EndpointSlices, if it is asked for.

@@ -635,6 +635,11 @@ impl Notice {
     }
 }
 
+/// Completes a Service's name as people have it at hand to what a proxy would ask for; fails with what to write.
+pub fn complete_authority(text: &str, cluster_domain: &str) -> Result<String, String> {
+    authority::complete(text, None, cluster_domain)
+}
+
 /// Reads a text as the value of each flag that has a grammar of its own.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read_values(text: &str) {

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod frontends;
 pub mod index;
 pub mod model;
+pub mod page;
 pub mod proto;
 pub mod publish;
 pub mod readiness;

@@ -113,6 +113,11 @@ const RULES: &[Rule] = &[
         never: KUBERNETES,
     },
     Rule {
+        place: "page",
+        ours: &["config", "page", "proto", "report"],
+        never: KUBERNETES,
+    },
+    Rule {
         place: "report",
         ours: &["proto", "report"],
         never: KUBERNETES,

@@ -24,6 +24,8 @@ mod manifests;
 mod memory;
 #[path = "wire/metrics.rs"]
 mod metrics;
+#[path = "wire/page.rs"]
+mod page;
 #[path = "wire/raw.rs"]
 mod raw;
 #[path = "wire/reflection.rs"]

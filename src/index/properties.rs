@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::{
     Address, Change, ClusterSummary, Counts, Families, Holder, Index, Joined, Kind, Mesh,
     MeshPolicy, Object, ObjectChange, Protocol, ProxyUnreadable, SelectPolicy, ServiceSnapshot,
-    Touched, View, ViewEndpoint, ViewKey, apply, diff, explain, select,
+    Touched, View, ViewEndpoint, ViewKey, Withheld, Withholding, apply, diff, explain, select,
 };
 use crate::model::{ClusterName, NodeName, ProfileFacts, ProfileName, ServiceName, Workload, Zone};
 use crate::testing::{ClusterBuilder, HOME, cluster};
@@ -46,6 +46,7 @@ impl Run {
             Step::Link(name) => vec![cluster(name).linked()],
             Step::Unlink(name) => vec![cluster(name).unlinked()],
             Step::LinksKnown => vec![Change::LinksKnown],
+            Step::Withhold(name, all) => vec![withheld(name, all)],
             Step::Open(name, domain) => {
                 let ids = self.sessions.entry(name).or_default();
                 let id = ids.len() as u64 + 1;
@@ -422,6 +423,18 @@ fn check_diff(before: &View, after: &View) {
     assert!(diff(Some(after), after).is_empty());
 }
 
+fn withheld(name: &str, all: bool) -> Change {
+    let withheld = if all {
+        Withheld::all(Withholding::OutOfContact)
+    } else {
+        Withheld::NOTHING
+    };
+    Change::Withheld {
+        cluster: name.into(),
+        withheld,
+    }
+}
+
 /// The changes that say the same as a whole history, in some order.
 fn retold(naive: &Naive, links_known: bool, chance: &mut Chance) -> Vec<Change> {
     let mut tellers: Vec<Vec<Change>> = Vec::new();
@@ -429,6 +442,7 @@ fn retold(naive: &Naive, links_known: bool, chance: &mut Chance) -> Vec<Change> 
         let mut told = Vec::new();
         if name.as_str() != HOME {
             told.push(cluster(name.as_str()).linked());
+            told.push(withheld(name.as_str(), known.withheld));
         }
         for session in [&known.current, &known.pending].into_iter().flatten() {
             told.extend(retold_session(name, session, chance));

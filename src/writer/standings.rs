@@ -300,6 +300,7 @@ mod tests {
                     services: 0,
                     endpoints: 0,
                     counts: Counts::default(),
+                    withheld: crate::index::Withheld::NOTHING,
                     uid: Some((*uid).into()),
                 })
                 .collect();

@@ -177,6 +177,7 @@ fn snapshot(addresses: &[&str]) -> v1::EndpointsSnapshot {
             namespace: "shop".to_owned(),
             state: v1::MemberState::Synced.into(),
             age: None,
+            ..v1::Member::default()
         }],
         endpoints: addresses
             .iter()

@@ -41,6 +41,8 @@ pub(super) enum Step {
     Link(&'static str),
     Unlink(&'static str),
     LinksKnown,
+    /// All of a cluster is withheld, or nothing of it.
+    Withhold(&'static str, bool),
     /// The next session with a cluster begins, with a trust domain.
     Open(&'static str, &'static str),
     Say(&'static str, Speaker, Box<Saying>),
@@ -148,6 +150,7 @@ fn step() -> impl Strategy<Value = Step> {
     let read = || pick(&[HOME, HOME, "east", "west"]);
     prop_oneof![
         2 => linked().prop_map(Step::Link),
+        2 => (linked(), any::<bool>()).prop_map(|(cluster, all)| Step::Withhold(cluster, all)),
         1 => linked().prop_map(Step::Unlink),
         1 => Just(Step::LinksKnown),
         3 => (read(), pick(&["one.example", "two.example", ""]))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use super::history::Query;
-use crate::index::{Change, Families, Kind, Object, ObjectChange, ObjectName};
+use crate::index::{Change, Families, Kind, Object, ObjectChange, ObjectName, Withheld};
 use crate::model::{
     Backing, ClusterFacts, ClusterName, ClusterRole, Condition, Endpoint, ExternalWorkloadName,
     Membership, Owner, OwnerKind, PodFacts, PodName, ProfileFacts, ProfileName, Selector,
@@ -25,6 +25,7 @@ pub(super) struct Naive {
 pub(super) struct Cluster {
     pub(super) current: Option<Session>,
     pub(super) pending: Option<Session>,
+    pub(super) withheld: bool,
 }
 
 /// One session, with all its objects in one list.
@@ -74,6 +75,11 @@ impl Naive {
                 self.clusters.remove(&cluster);
             }
             Change::LinksKnown => self.links_known = true,
+            Change::Withheld { cluster, withheld } => {
+                if let Some(cluster) = self.clusters.get_mut(&cluster) {
+                    cluster.withheld = withheld != Withheld::NOTHING;
+                }
+            }
             Change::Opened { facts, session } => {
                 let cluster = self.clusters.entry(facts.name.clone()).or_default();
                 let opened = Session {
@@ -205,6 +211,11 @@ impl Naive {
             if let Some(session) = session {
                 rows.extend(session.answer(&service, federated, query));
             }
+        }
+        // What is withheld goes, unless nothing would be left.
+        let stays = |row: &Row| !self.clusters[row.cluster.as_str()].withheld;
+        if rows.iter().any(stays) {
+            rows.retain(stays);
         }
         // Of several rows for one address the best one stays.
         let mut best: Vec<Row> = Vec::new();

@@ -28,6 +28,8 @@ fn status(name: &str, role: ClusterRole) -> ClusterStatus {
             })
         }),
         clock: Clock::default(),
+        out_of_contact: None,
+        drain: None,
     }
 }
 
