@@ -150,7 +150,7 @@ impl Api for Introspection {
         &self,
         request: Request<pb::ListViewsRequest>,
     ) -> Result<Response<pb::ListViewsResponse>, Status> {
-        let views = overview::views(&self.catalog, request.get_ref());
+        let views = overview::views(&self.catalog, request.into_inner());
         Ok(Response::new(views))
     }
 

@@ -49,12 +49,11 @@ pub fn causes(before: &ServiceSnapshot, after: &ServiceSnapshot) -> Vec<Cause> {
     let key = |member: &Member| (member.cluster.name.clone(), member.service.clone());
     let mut gone: BTreeMap<_, _> = before.members.iter().map(|m| (key(m), m)).collect();
     for member in &after.members {
-        match gone.remove(&key(member)) {
-            Some(before) => of_member(before, member, &mut causes),
-            None => {
-                let (cluster, service) = key(member);
-                causes.push(Cause::MemberAdded(cluster, service));
-            }
+        if let Some(before) = gone.remove(&key(member)) {
+            of_member(before, member, &mut causes);
+        } else {
+            let (cluster, service) = key(member);
+            causes.push(Cause::MemberAdded(cluster, service));
         }
     }
     let gone = gone.into_keys();

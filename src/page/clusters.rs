@@ -1,5 +1,6 @@
 //! The whole in a sentence, clusters as cards, findings, and streams.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use maud::{Markup, html};
@@ -48,9 +49,10 @@ pub(super) fn summary(look: &Look) -> Markup {
         .iter()
         .filter_map(|known| known.endpoints)
         .sum();
-    text.push_str(&format!("; {endpoints} endpoints"));
+    // Writing to a String cannot fail.
+    write!(text, "; {endpoints} endpoints").ok();
     if let Some(ago) = look.since_change() {
-        text.push_str(&format!("; last change {} ago", age(ago)));
+        write!(text, "; last change {} ago", age(ago)).ok();
     }
     html! { p.sentence.(tone) { (text) "." } }
 }

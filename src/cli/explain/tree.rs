@@ -1,5 +1,6 @@
 //! An explanation as a tree: the Service, its members, their EndpointSlices, and what became of each endpoint.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::cli::columns::WIDTH;
@@ -71,9 +72,12 @@ pub(super) fn tree(explanation: &Explanation, detail: Detail, colour: Colour) ->
     for holder in explanation.holders.iter().filter(|_| !is_listed) {
         let kind = holder.kind.to_lowercase();
         let (namespace, name, cluster) = (&holder.namespace, &holder.name, &holder.cluster);
-        text.push_str(&format!(
-            "The address belongs to {kind} {namespace}/{name} of cluster {cluster}.\n"
-        ));
+        // Writing to a String cannot fail.
+        writeln!(
+            text,
+            "The address belongs to {kind} {namespace}/{name} of cluster {cluster}."
+        )
+        .ok();
     }
     if !explanation.changes.is_empty() {
         text.push_str("Lately:\n");

@@ -145,8 +145,8 @@ pub(super) fn on_candidate(
         None => candidate.endpoint.socket.to_string(),
     };
     Some(match why {
-        Exclusion::NotReady => not_ready(&what, endpoint.conditions, at, kubectl("describe")),
-        Exclusion::Held(held) => on_held(held, &what, at, kubectl("get")),
+        Exclusion::NotReady => not_ready(&what, endpoint.conditions, at, &kubectl("describe")),
+        Exclusion::Held(held) => on_held(held, &what, at, &kubectl("get")),
         Exclusion::ProxyUnreadable => Ranked::new(
             2,
             format!("{what} is labelled as meshed and its linkerd-proxy container does not say where it listens: a client would not know how to reach it."),
@@ -200,7 +200,7 @@ pub(super) fn on_candidate(
     })
 }
 
-fn not_ready(what: &str, conditions: Conditions, at: Context<'_>, kubectl: String) -> Ranked {
+fn not_ready(what: &str, conditions: Conditions, at: Context<'_>, kubectl: &str) -> Ranked {
     let cluster = at.cluster;
     if at.stale {
         return Ranked::new(
@@ -231,7 +231,7 @@ fn not_ready(what: &str, conditions: Conditions, at: Context<'_>, kubectl: Strin
     )
 }
 
-fn on_held(held: Held, what: &str, at: Context<'_>, kubectl: String) -> Ranked {
+fn on_held(held: Held, what: &str, at: Context<'_>, kubectl: &str) -> Ranked {
     let cluster = at.cluster;
     match held {
         Held::PodUnknown if at.stale => Ranked::new(

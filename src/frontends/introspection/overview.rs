@@ -168,7 +168,7 @@ fn service(overview: &ServiceOverview) -> pb::ServiceSummary {
 }
 
 /// Views that streams use, those with the most streams first.
-pub(super) fn views(catalog: &Catalog, request: &pb::ListViewsRequest) -> pb::ListViewsResponse {
+pub(super) fn views(catalog: &Catalog, request: pb::ListViewsRequest) -> pb::ListViewsResponse {
     let (views, last) = (catalog.views(), catalog.last_lag());
     let limit = limit(request.limit);
     pb::ListViewsResponse {

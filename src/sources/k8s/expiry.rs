@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use secrecy::ExposeSecret as _;
+use secrecy::ExposeSecret;
 use serde::Deserialize;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::Pem;
@@ -28,7 +28,7 @@ struct Claims {
 /// What may be told of a link: `config` is made from `kubeconfig`, the text in the Secret.
 pub(super) fn describe(secret: &str, config: &kube::Config, kubeconfig: &str) -> LinkInfo {
     let user = &config.auth_info;
-    let token = user.token.as_ref().map(|token| token.expose_secret());
+    let token = user.token.as_ref().map(ExposeSecret::expose_secret);
     let certificate = user.client_certificate_data.as_deref();
     // Where there are both, the token is what the API server hears of first.
     let (proof, expires) = match (token, certificate) {
