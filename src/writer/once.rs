@@ -21,9 +21,9 @@ use super::standings::Standings;
 use super::store::Store;
 use super::watches::{DESTINATION_PODS, is_ours};
 use super::{Effect, Options};
-use crate::index::{ClusterState, MemberState, ServiceSnapshot};
+use crate::index::{ClusterState, ClusterSummary, MemberState, ServiceSnapshot};
 use crate::model::{ClusterName, ServiceName, SliceName};
-use crate::publish::Catalog;
+use crate::publish::{Catalog, ChangedServices};
 
 /// What would be done for one Service.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub async fn look_ahead(
 ) -> Result<Outlook, Refusal> {
     let requests = Requests::new(access);
     let changed = catalog.follow_multicluster();
-    wait_for_clusters(catalog, patience).await;
+    let mut services = wait_for_members(catalog, &changed, patience).await;
     let mut store = Store::default();
     store.replace(requests.list().await?);
     let stock_destination = runs_stock_destination(&requests, options).await;
@@ -72,7 +72,7 @@ pub async fn look_ahead(
     let mut standings = Standings::new(options.pace, options.settings.on_stale);
     let summaries = catalog.clusters();
     standings.update(&summaries, |_| None, now);
-    let mut services: BTreeSet<ServiceName> = changed.take();
+    services.extend(changed.take());
     services.extend(store.services().cloned());
     if let Some(only) = only {
         services = BTreeSet::from([only.clone()]);
@@ -115,15 +115,36 @@ pub async fn look_ahead(
     })
 }
 
-async fn wait_for_clusters(catalog: &Catalog, patience: Duration) {
-    let mut clusters = catalog.watch_clusters();
-    let all_read = clusters.wait_for(|clusters| {
-        clusters
-            .iter()
-            .all(|cluster| cluster.state == ClusterState::Synced)
-    });
+/// Waits until every member of every Service is known, and every cluster is read. Returns the Services.
+///
+/// Members first: which clusters are linked at all is known some time after the home cluster is.
+async fn wait_for_members(
+    catalog: &Catalog,
+    changed: &ChangedServices,
+    patience: Duration,
+) -> BTreeSet<ServiceName> {
+    let mut services = BTreeSet::new();
+    let all_read = async {
+        loop {
+            services.extend(changed.take());
+            let is_known = |service: &ServiceName| {
+                let snapshot = catalog.snapshot(service);
+                snapshot.is_none_or(|snapshot| snapshot.is_complete())
+            };
+            if services.iter().all(is_known) {
+                break;
+            }
+            changed.wait().await;
+        }
+        let mut clusters = catalog.watch_clusters();
+        let is_read = |cluster: &ClusterSummary| cluster.state == ClusterState::Synced;
+        let all_read = clusters.wait_for(|clusters| clusters.iter().all(is_read));
+        // The sender lives as long as the catalog.
+        all_read.await.is_ok()
+    };
     // Who is not there by then is named as such.
     tokio::time::timeout(patience, all_read).await.ok();
+    services
 }
 
 async fn runs_stock_destination(requests: &Requests, options: &Options) -> bool {

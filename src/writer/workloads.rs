@@ -71,7 +71,8 @@ pub(super) async fn run(options: Options, tools: Tools, shutdown: CancellationTo
             if leads.await.is_err() {
                 return;
             }
-            tools.metrics.leading_workloads(true);
+            let writes = options.workloads == Workloads::Written;
+            tools.metrics.leading_workloads(writes);
             Leader::new(&options, tools.clone())
                 .run(&mut leadership)
                 .await;

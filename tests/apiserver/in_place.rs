@@ -38,6 +38,7 @@ fn the_charts_arguments_and_the_controllers_rights_are_all_it_needs() {
         let members = federated(namespace, "web", Local::Member, &["east"]);
         bed.home.apply(&members).await?;
 
+        bed.home.apply(&external_workload(namespace)).await?;
         let tributary = Tributary::start_in_place(&bed.home, &CHART_ARGUMENTS).await?;
         let stream = tributary.get_from_node(&authority(namespace, "web-federated"), "n0");
         let state = stream
@@ -59,7 +60,6 @@ fn the_charts_arguments_and_the_controllers_rights_are_all_it_needs() {
             assert_eq!(http2, Some(&keep_alive), "{address}");
         }
         // It does what that one does besides: nobody else lists ExternalWorkloads in slices.
-        bed.home.apply(&external_workload(namespace)).await?;
         let stream = tributary.get(&authority(namespace, "vm"));
         let state = stream.wait_for_exactly(&["10.53.1.9:8080"]).await;
         let identity = Some("spiffe://root.linkerd.cluster.local/vm-0");

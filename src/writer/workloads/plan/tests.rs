@@ -89,10 +89,10 @@ impl Scene {
         }
         let again = self.plan();
         assert_eq!(again.actions, [], "a second plan finds more to do");
-        self.describe(&planned.actions)
+        Self::describe(&planned.actions)
     }
 
-    fn describe(&self, actions: &[Action]) -> String {
+    fn describe(actions: &[Action]) -> String {
         let lines = actions.iter().map(|action| match action {
             Action::Apply { copy, over, .. } => {
                 let sign = if over.is_some() { '~' } else { '+' };
