@@ -15,7 +15,7 @@ pub(crate) const ALERTS: [&str; 2] = [
     "deploy/chart/tributary/files/alerts-writer.yaml",
 ];
 
-/// Functions of PromQL and of Grafana whose names look like a metric's.
+/// Functions of Prometheus and of Grafana whose names look like a metric's.
 const FUNCTIONS: [&str; 2] = ["histogram_quantile", "label_values"];
 
 /// Names of series that the binary registers, as `docs/metrics.md` has them, which another test compares with the binary.

@@ -47,7 +47,7 @@ pub(crate) async fn fill(cluster: &Cluster, namespace: &str, addresses: Addresse
         let owner = format!("\n  ownerReferences: [{owner}]\nspec:");
         pod(namespace, app, name, ip).replacen("\nspec:", &owner, 1)
     };
-    let owner = |kind: &str, group: &str, name: &str| {
+    let reference = |kind: &str, group: &str, name: &str| {
         format!(
             "{{apiVersion: {group}/v1, kind: {kind}, name: {name}, uid: 00000000-0000-0000-0000-000000000001, controller: true}}"
         )
@@ -66,16 +66,16 @@ metadata: {{name: nightly-1, namespace: {namespace}, ownerReferences: [{}]}}
 spec: {{{template}}}
 ---
 ",
-        owner("Deployment", "apps", "web"),
+        reference("Deployment", "apps", "web"),
         template.replace("restartPolicy: Never, ", ""),
-        owner("CronJob", "batch", "nightly"),
+        reference("CronJob", "batch", "nightly"),
     );
     text += &service(namespace, "web");
     text += &owned(
         "web",
         "web-0",
         &ips[0],
-        &owner("ReplicaSet", "apps", "web-5d"),
+        &reference("ReplicaSet", "apps", "web-5d"),
     );
     text += &slice(namespace, "web", &[Backend::ready("web-0", &ips[0])]);
     text += &service(namespace, "nightly");
@@ -83,7 +83,7 @@ spec: {{{template}}}
         "nightly",
         "nightly-0",
         &ips[1],
-        &owner("Job", "batch", "nightly-1"),
+        &reference("Job", "batch", "nightly-1"),
     );
     text += &slice(
         namespace,
@@ -91,7 +91,16 @@ spec: {{{template}}}
         &[Backend::ready("nightly-0", &ips[1])],
     );
     text += &workload(namespace, "db", &[Backend::ready("db-0", &ips[2])]);
-    text += &format!(
+    text += &linkerds(namespace, &ips[3]);
+    text += &service(namespace, "vm");
+    text += &slice(namespace, "vm", &[Backend::ready("vm-0", &ips[3])])
+        .replace("kind: Pod,", "kind: ExternalWorkload,");
+    cluster.apply(&text).await
+}
+
+/// Objects of Linkerd's kinds, about those Services.
+fn linkerds(namespace: &str, ip: &str) -> String {
+    format!(
         "
 apiVersion: policy.linkerd.io/v1beta3
 kind: Server
@@ -103,20 +112,15 @@ kind: ExternalWorkload
 metadata: {{name: vm-0, namespace: {namespace}}}
 spec:
   meshTLS: {{identity: 'spiffe://root.linkerd.cluster.local/vm-0', serverName: vm-0.cluster.local}}
-  workloadIPs: [{{ip: {}}}]
+  workloadIPs: [{{ip: {ip}}}]
 ---
 apiVersion: linkerd.io/v1alpha2
 kind: ServiceProfile
 metadata: {{name: web.{namespace}.svc.cluster.local, namespace: {namespace}}}
 spec: {{routes: [{{name: cart, condition: {{method: GET, pathRegex: /cart}}}}]}}
 ---
-",
-        ips[3]
-    );
-    text += &service(namespace, "vm");
-    text += &slice(namespace, "vm", &[Backend::ready("vm-0", &ips[3])])
-        .replace("kind: Pod,", "kind: ExternalWorkload,");
-    cluster.apply(&text).await
+"
+    )
 }
 
 /// What a server that is ready makes of `web`, `nightly`, `db` and `vm`, and of a federated `web-federated` with an address of
