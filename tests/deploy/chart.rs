@@ -17,7 +17,7 @@ use crate::tools::{CHART, LINKED_CHART, fail, file_with, output, read, succeed, 
 pub(crate) const MONITOR_KINDS: &str = include_str!("monitor-crds.yaml");
 
 /// Values in words, each a way in which somebody installs it.
-const INSTALLATIONS: [(&str, &str, &[&str]); 10] = [
+const INSTALLATIONS: [(&str, &str, &[&str]); 11] = [
     ("as it is", CHART, &[]),
     (
         "everything",
@@ -56,7 +56,7 @@ const INSTALLATIONS: [(&str, &str, &[&str]); 10] = [
         "the least rights",
         CHART,
         &[
-            "--set=rbac.pods=false,rbac.nodes=false,rbac.owners=false,rbac.externalWorkloads=false,rbac.servers=false,rbac.serviceProfiles=false,rbac.links=false",
+            "--set=rbac.pods=false,rbac.nodes=false,rbac.owners=false,rbac.externalWorkloads=false,rbac.servers=false,rbac.serviceProfiles=false,rbac.linkObjects=false,rbac.links=false",
         ],
     ),
     (
@@ -73,6 +73,11 @@ const INSTALLATIONS: [(&str, &str, &[&str]); 10] = [
         &[
             "--set=mode=in-place,endpointSlices.write=enabled,monitoring.monitor=pod,monitoring.alerts=true",
         ],
+    ),
+    (
+        "slices of ExternalWorkloads",
+        CHART,
+        &["--set=endpointSlices.externalWorkloads=true,monitoring.alerts=true"],
     ),
     (
         "removal of slices",

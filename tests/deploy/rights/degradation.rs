@@ -5,8 +5,8 @@ use futures::future::try_join_all;
 
 use super::Grant;
 use super::world::{
-    Addresses, CRON_JOB, DEPLOYMENT, EXTERNAL_WORKLOAD, Facts, IDENTITY, LINKS, OPAQUE, ROUTES,
-    ZONE, facts, fill, until_series,
+    Addresses, COMPARED, CRON_JOB, DEPLOYMENT, EXTERNAL_WORKLOAD, Facts, IDENTITY, LINKS, OPAQUE,
+    ROUTES, ZONE, facts, fill, until_series,
 };
 use crate::support::bed::Bed;
 use crate::support::services::{Local, federated};
@@ -26,7 +26,8 @@ enum Lost {
     Only(&'static [&'static str]),
 }
 
-const ALL: [&str; 8] = [
+const ALL: [&str; 9] = [
+    COMPARED,
     IDENTITY,
     ZONE,
     DEPLOYMENT,
@@ -50,6 +51,7 @@ const RESOURCES: [(&str, Lost); 11] = [
     ("externalworkloads", Lost::Only(&[EXTERNAL_WORKLOAD])),
     ("servers", Lost::Only(&[OPAQUE])),
     ("serviceprofiles", Lost::Only(&[ROUTES])),
+    ("links", Lost::Only(&[COMPARED])),
     ("secrets", Lost::Only(&[LINKS])),
     // Answers do not depend on them.
     ("links", Lost::Only(&[])),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -20,6 +21,7 @@ pub(crate) const CRON_JOB: &str = "the CronJob of a Pod";
 pub(crate) const EXTERNAL_WORKLOAD: &str = "ExternalWorkloads";
 pub(crate) const OPAQUE: &str = "opaque ports of Servers";
 pub(crate) const ROUTES: &str = "routes of ServiceProfiles";
+pub(crate) const COMPARED: &str = "the comparison of Links with Secrets";
 pub(crate) const LINKS: &str = "linked clusters";
 
 /// Addresses of one cluster begin so.
@@ -163,6 +165,14 @@ pub(crate) async fn facts(
         .wait_for("a profile", |_| true)
         .await;
     add(ROUTES, !profile.routes.is_empty());
+    let check = Command::new(env!("CARGO_BIN_EXE_tributary"))
+        .args(["check", "--addr", &tributary.address().to_string()])
+        .output()?;
+    let findings = String::from_utf8(check.stdout)?;
+    add(
+        COMPARED,
+        !findings.contains("links.multicluster.linkerd.io"),
+    );
     let federated = state("web-federated").await;
     add(LINKS, federated.addresses().contains(&linked));
     Ok(facts)
