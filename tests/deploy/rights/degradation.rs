@@ -53,8 +53,6 @@ const RESOURCES: [(&str, Lost); 11] = [
     ("serviceprofiles", Lost::Only(&[ROUTES])),
     ("links", Lost::Only(&[COMPARED])),
     ("secrets", Lost::Only(&[LINKS])),
-    // Answers do not depend on them.
-    ("links", Lost::Only(&[])),
 ];
 
 /// Starts a server with all rights but one, and compares what is lost.
