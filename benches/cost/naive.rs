@@ -95,7 +95,7 @@ impl Naive {
 fn endpoint(service: u32, number: u32) -> Endpoint {
     Endpoint {
         ip: 0x0a2a_0000 + service * 1024 + number,
-        pod: format!("{}-{number}", service_name(service)),
+        pod: format!("{}-5d9c8b7f6-{number:08}", service_name(service)),
         zone: format!("zone-{}", number % 3),
     }
 }
@@ -103,9 +103,15 @@ fn endpoint(service: u32, number: u32) -> Endpoint {
 fn translate(event: &Event) -> Update {
     let service = service_name(event.service);
     let addrs = event.endpoints.iter().map(|endpoint| {
+        // As many, and as long, as the product sends.
         let labels = [
             ("pod", endpoint.pod.clone()),
             ("zone", endpoint.zone.clone()),
+            ("zone_locality", "unknown".to_owned()),
+            ("serviceaccount", service.clone()),
+            ("replicaset", format!("{service}-5d9c8b7f6")),
+            ("control_plane_ns", "linkerd".to_owned()),
+            ("pod_template_hash", "5d9c8b7f6".to_owned()),
         ];
         WeightedAddr {
             addr: Some(TcpAddress {

@@ -44,54 +44,49 @@ fn idle_memory(bench: &Bench) -> Result<Vec<Figure>> {
         connections: 100,
         streams: 100,
     };
-    let [alone, alone_large, alone_naive] = of_each(bench, &alone)?;
-    let [together, together_large, together_naive] = of_each(bench, &together)?;
+    let alone = of_each(bench, &alone)?;
+    let together = of_each(bench, &together)?;
+    let growth = |kept: &Kept| kept.of_thousand / kept.of_ten;
+    let share = |kept: &Kept| kept.of_hundred / kept.naive;
     Ok(vec![
-        Figure::at_most(
-            0.28,
-            "one each: memory a stream / naive",
-            alone / alone_naive,
-        ),
-        Figure::at_most(
-            0.07,
-            "100 each: memory a stream / naive",
-            together / together_naive,
-        ),
-        Figure::at_most(1.15, "one each: 1,000 endpoints / 10", alone_large / alone),
-        Figure::at_most(
-            1.15,
-            "100 each: 1,000 endpoints / 10",
-            together_large / together,
-        ),
-        Figure::shown("one each: kB a stream", alone / 1e3),
-        Figure::shown("100 each: kB a stream", together / 1e3),
+        Figure::at_most(0.28, "one each: memory a stream / naive", share(&alone)),
+        Figure::at_most(0.07, "100 each: memory a stream / naive", share(&together)),
+        Figure::at_most(1.15, "one each: 1,000 endpoints / 10", growth(&alone)),
+        Figure::at_most(1.15, "100 each: 1,000 endpoints / 10", growth(&together)),
+        Figure::shown("one each: kB a stream", alone.of_hundred / 1e3),
+        Figure::shown("100 each: kB a stream", together.of_hundred / 1e3),
+        Figure::shown("one each: naive kB a stream", alone.naive / 1e3),
+        Figure::shown("100 each: naive kB a stream", together.naive / 1e3),
     ])
 }
 
-/// Bytes that a stream keeps: of 10 endpoints, of 1,000, and of 10 where everything is made for each stream.
-fn of_each(bench: &Bench, clients: &Clients) -> Result<[f64; 3]> {
+/// Bytes that a stream keeps, by how many endpoints it is about; `naive` is about a hundred.
+struct Kept {
+    of_ten: f64,
+    of_hundred: f64,
+    of_thousand: f64,
+    naive: f64,
+}
+
+fn of_each(bench: &Bench, clients: &Clients) -> Result<Kept> {
     let setting = |endpoints| Setting {
         shape: Shape::one_service(endpoints),
         change: Change::One,
     };
-    let (small, large) = (setting(10), setting(1_000));
-    Ok([
-        of_stream(
-            Server::product(&bench.binary, &small)?,
-            clients,
-            Sameness::Bytes,
-        )?,
-        of_stream(
-            Server::product(&bench.binary, &large)?,
-            clients,
-            Sameness::Bytes,
-        )?,
-        of_stream(Server::naive(&small)?, clients, Sameness::Length)?,
-    ])
+    let product = |endpoints| {
+        let server = Server::product(&bench.binary, &setting(endpoints))?;
+        of_stream(&server, clients, Sameness::Bytes)
+    };
+    Ok(Kept {
+        of_ten: product(10)?,
+        of_hundred: product(100)?,
+        of_thousand: product(1_000)?,
+        naive: of_stream(&Server::naive(&setting(100))?, clients, Sameness::Length)?,
+    })
 }
 
-fn of_stream(server: Server, clients: &Clients, sameness: Sameness) -> Result<f64> {
-    let mut fleet = fleet(&server, sameness)?;
+fn of_stream(server: &Server, clients: &Clients, sameness: Sameness) -> Result<f64> {
+    let mut fleet = fleet(server, sameness)?;
     let before = server.process.resident()?;
     let Clients {
         connections,
@@ -160,7 +155,7 @@ fn index_memory(bench: &Bench) -> Result<Vec<Figure>> {
 }
 
 /// Memory that an index of so many endpoints takes, in bytes.
-fn keep(shape: Shape) -> Result<f64> {
+pub fn keep(shape: Shape) -> Result<f64> {
     let mut command = Command::new(std::env::current_exe()?);
     let pods = if shape.pods { "pods" } else { "addresses" };
     let (services, endpoints) = (shape.services.to_string(), shape.endpoints.to_string());

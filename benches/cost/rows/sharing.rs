@@ -46,7 +46,11 @@ fn many_services(bench: &Bench) -> Result<Vec<Figure>> {
     };
     let mut server = Server::product(&bench.binary, &setting)?;
     let mut fleet = fleet(&server, Sameness::Bytes)?;
-    let product = change_all(&mut server, &mut fleet)?;
+    let streams = (CONNECTIONS * STREAMS) as f64;
+    let ingest = ingest(&mut server, &mut fleet)? / streams;
+    let all = change_all(&mut server, &mut fleet)?;
+    // The others read no events.
+    let product = all - ingest;
     let script = Script::of(&fleet)?;
     let cluster = server.cluster()?;
     fleet.ensure_equal(|service| cluster.endpoints(service))?;
@@ -63,10 +67,25 @@ fn many_services(bench: &Bench) -> Result<Vec<Figure>> {
     Ok(vec![
         Figure::at_most(4.0, "cpu / raw", product / raw),
         Figure::at_most(0.28, "cpu / naive", product / naive),
+        Figure::shown("with reading events: cpu / raw", all / raw),
+        Figure::shown("with reading events: cpu / naive", all / naive),
         Figure::shown("cpu, µs a stream", product),
+        Figure::shown("cpu of reading events, µs a stream", ingest),
         Figure::shown("raw cpu, µs a stream", raw),
         Figure::shown("naive cpu, µs a stream", naive),
     ])
+}
+
+/// What the same changes cost when nobody is told of them; processor time in µs.
+fn ingest(server: &mut Server, fleet: &mut Fleet) -> Result<f64> {
+    let mut cpu = Vec::new();
+    for _ in 0..ROUNDS {
+        let before = server.process.cpu()?;
+        server.change_all(0..SERVICES)?;
+        fleet.rest(SETTLE)?;
+        cpu.push((server.process.cpu()? - before).as_secs_f64() * 1e6);
+    }
+    Ok(median(cpu))
 }
 
 /// Changes all Services at once, a few times; processor time in µs for each stream.
