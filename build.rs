@@ -6,9 +6,10 @@ use std::{env, error::Error, fs, path::PathBuf};
 const ROOT: &str = "proto";
 
 /// The files that define a service. What they import comes along.
-const SERVICES: [&str; 2] = [
+const SERVICES: [&str; 3] = [
     "io/linkerd/proxy/destination.proto",
     "tributary/v1/introspection.proto",
+    "tributary/v1/xds.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,7 @@
 //! Wiring: builds every task, owns them all, and orders start-up and shutdown.
 
 pub mod slices;
+mod xds;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -21,11 +22,12 @@ use crate::admin::{MorePages, ProcessCollector, Registries};
 use crate::config::{Config, ListenAddr, Source, TransportMode, WriterMode};
 use crate::frontends::destination::{self, Destination, Translation};
 use crate::frontends::introspection::Introspection;
-use crate::frontends::xds::{self, Xds};
+use crate::frontends::xds::XdsIntrospection;
 use crate::index::{Families, MeshPolicy, SelectPolicy};
 use crate::model::EndpointKind;
 use crate::page::{self, Page};
 use crate::proto::tributary_v1::introspection_server::IntrospectionServer;
+use crate::proto::tributary_v1::xds_introspection_server::XdsIntrospectionServer;
 use crate::publish::{
     Catalog, ChangeSender, ClusterCollector, IndexMetrics, Indexer, LinkerdCollector, StatusBoard,
     change_channel,
@@ -44,11 +46,6 @@ use crate::{admin, server};
 const HEALTH_OF: &[&str] = &[
     "io.linkerd.proxy.destination.Destination",
     "tributary.v1.Introspection",
-];
-/// The same for the xDS listener.
-const XDS_HEALTH_OF: &[&str] = &[
-    "envoy.service.discovery.v3.AggregatedDiscoveryService",
-    "envoy.service.endpoint.v3.EndpointDiscoveryService",
 ];
 /// The tasks whose end, all of them, lets the rest stop.
 const GRPC_LISTENER: &str = "gRPC listener";
@@ -171,7 +168,7 @@ impl App {
     ) -> anyhow::Result<Self> {
         info!(ports = %config.default_opaque_ports, "default opaque ports in force");
         let grpc = bind("--addr", config.addr).await?;
-        let xds = bind("--xds-addr", config.xds_addr).await?;
+        let xds = bind("--xds-addr", config.xds.addr).await?;
         let admin = bind("--metrics-addr", config.metrics_addr).await?;
 
         let mut registries = Registries::default();
@@ -239,11 +236,22 @@ impl App {
         app.write_slices(config, &mut registries.ours);
         let listeners = server::Metrics::register(&mut registries.ours, &mut registries.linkerd)
             .context("reading the descriptors of our own gRPC services failed")?;
+        let clients = match xds {
+            Some(listener) => {
+                let served = app.serve_xds(listener, config, listeners.clone(), &mut registries);
+                Some(served.await?)
+            }
+            None => None,
+        };
         if let Some(listener) = grpc {
-            app.serve_grpc(listener, config, policy, listeners.clone(), &mut registries);
-        }
-        if let Some(listener) = xds {
-            app.serve_xds(listener, config, listeners, &mut registries);
+            app.serve_grpc(
+                listener,
+                config,
+                policy,
+                clients,
+                listeners,
+                &mut registries,
+            );
         }
         if let Some(listener) = admin {
             let (readiness, rest) = (app.readiness.clone(), app.shutdown.rest.clone());
@@ -279,7 +287,7 @@ impl App {
         let Source::Kubernetes { kubeconfig } = &config.source else {
             return;
         };
-        if config.addr.is_none() && config.xds_addr.is_none() && config.metrics_addr.is_none() {
+        if config.addr.is_none() && config.xds.addr.is_none() && config.metrics_addr.is_none() {
             // Only looking: nothing is served, and nothing is written.
             return;
         }
@@ -311,6 +319,7 @@ impl App {
         listener: TcpListener,
         config: &Config,
         policy: SelectPolicy,
+        clients: Option<XdsIntrospection>,
         metrics: server::Metrics,
         registries: &mut Registries,
     ) {
@@ -339,11 +348,16 @@ impl App {
             &config.cluster_domain,
             streams.clone(),
         );
-        let routes = Routes::default()
+        let mut routes = Routes::default()
             .add(destination)
             .add(IntrospectionServer::new(introspection));
+        if let Some(clients) = clients {
+            routes = routes.add(XdsIntrospectionServer::new(clients));
+        }
         let readiness = self.readiness.clone();
         let settings = server::Settings {
+            tls: None,
+            age_max: None,
             drain: config.drain_timeout,
             stall_timeout: config.stream_stall_timeout,
         };
@@ -353,52 +367,6 @@ impl App {
             )
             .await;
             (GRPC_LISTENER, served.context("serving gRPC failed"))
-        });
-    }
-
-    fn serve_xds(
-        &mut self,
-        listener: TcpListener,
-        config: &Config,
-        metrics: server::Metrics,
-        registries: &mut Registries,
-    ) {
-        let streams = self.shutdown.streams.clone();
-        let (xds, task) = Xds::new(
-            self.catalog.clone(),
-            &xds::Settings {
-                cluster_domain: config.cluster_domain.to_string(),
-                identifier: config.replica_name.clone(),
-                streams_max: config.max_streams,
-                drain: config.drain_timeout,
-            },
-            xds::Metrics::register(registries.ours.sub_registry_with_prefix("xds")),
-            streams.clone(),
-        );
-        // Names are followed for as long as streams end.
-        let rest = self.shutdown.rest.clone();
-        self.tasks.spawn(async move {
-            task.run(rest).await;
-            ("xDS names", Ok(()))
-        });
-        let routes = Routes::default().add(xds.aggregated()).add(xds.endpoints());
-        let readiness = self.readiness.clone();
-        let settings = server::Settings {
-            drain: config.drain_timeout,
-            stall_timeout: config.stream_stall_timeout,
-        };
-        self.tasks.spawn(async move {
-            let served = server::serve(
-                listener,
-                routes,
-                XDS_HEALTH_OF,
-                readiness,
-                metrics,
-                settings,
-                streams,
-            )
-            .await;
-            (XDS_LISTENER, served.context("serving xDS failed"))
         });
     }
 

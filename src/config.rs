@@ -12,6 +12,7 @@ mod query;
 mod reference;
 mod slices;
 mod usage;
+mod xds;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -29,6 +30,7 @@ pub use query::{
 };
 pub use slices::{WriterConfig, WriterMode};
 pub use usage::UsageError;
+pub use xds::{XdsConfig, XdsTls};
 
 use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, ServiceName, Text};
 use crate::proto::destination::Http2ClientParams;
@@ -87,8 +89,8 @@ pub struct Config {
     pub addr: Option<ListenAddr>,
     /// Where health and metrics are served; `None` turns the listener off.
     pub metrics_addr: Option<ListenAddr>,
-    /// Where clients of xDS are answered; `None` turns the listener off.
-    pub xds_addr: Option<ListenAddr>,
+    /// Whether and how clients of xDS are answered.
+    pub xds: XdsConfig,
     /// What this replica calls itself: the name of its Pod, as Kubernetes puts it into `HOSTNAME`.
     pub replica_name: String,
     /// Where facts come from.
@@ -142,6 +144,8 @@ pub struct DemoConfig {
     pub addr: Option<ListenAddr>,
     /// Where health and metrics are served; `None` turns the listener off.
     pub metrics_addr: Option<ListenAddr>,
+    /// Where clients of xDS are answered; `None` turns the listener off.
+    pub xds_addr: Option<ListenAddr>,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -382,7 +386,8 @@ impl Config {
                 "must be below 3s, after which proxies give up waiting for a first answer; try 2s",
             ));
         }
-        if args.addr.is_none() && args.metrics_addr.is_none() && args.xds_addr.is_none() {
+        let xds = XdsConfig::new(args.xds, origins)?;
+        if args.addr.is_none() && args.metrics_addr.is_none() && xds.addr.is_none() {
             return Err(origins.refuse(
                 "--addr",
                 "every listener is turned off; give --addr, --xds-addr or --metrics-addr an address",
@@ -404,7 +409,7 @@ impl Config {
         Ok(Self {
             addr: args.addr.0,
             metrics_addr: args.metrics_addr.0,
-            xds_addr: args.xds_addr.0,
+            xds,
             replica_name: replica_name(),
             source: Source::new(args.home.kubeconfig, args.manifests, cluster_name, origins)?,
             cluster_name: cluster_name.into(),
@@ -457,7 +462,7 @@ impl Config {
         let source = Source::new(home.kubeconfig, PathBuf::new(), &home.cluster_name, origins)?;
         Ok(Self {
             addr: None,
-            xds_addr: None,
+            xds: XdsConfig::off(),
             metrics_addr: None,
             replica_name: replica_name(),
             source,
@@ -545,6 +550,7 @@ impl DemoConfig {
         Self {
             addr: args.addr.0,
             metrics_addr: args.metrics_addr.0,
+            xds_addr: args.xds_addr.0,
             log: LogConfig {
                 level: args.level,
                 format: LogFormat::Plain,

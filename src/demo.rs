@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::app::{self, App, SourceContext};
 use crate::config::{
-    Config, DemoConfig, ListenAddr, LogConfig, Source, TransportMode, WriterConfig,
+    Config, DemoConfig, ListenAddr, Source, TransportMode, WriterConfig, XdsConfig,
 };
 use crate::index::Change;
 use crate::model::{EndpointKind, PortSet};
@@ -75,29 +75,29 @@ async fn tell(
     );
     let (listening, addrs) = oneshot::channel();
     let (failing, failed) = oneshot::channel();
-    let app = App::start(
-        &settings(config.addr, config.metrics_addr, config.log),
-        |context, _| {
-            Box::pin(async move {
-                let mut narrator = Narrator { out, pace };
-                if let Err(error) = narrator.narrate(&context, addrs).await {
-                    // Nobody listens when the process is about to end for another reason.
-                    failing.send(error).ok();
-                }
-                // Stays until it is told to go, as a source should.
-                context.shutdown.cancelled().await;
-                Ok(())
-            })
-        },
-    )
+    let app = App::start(&settings(&config), |context, _| {
+        Box::pin(async move {
+            let mut narrator = Narrator { out, pace };
+            if let Err(error) = narrator.narrate(&context, addrs).await {
+                // Nobody listens when the process is about to end for another reason.
+                failing.send(error).ok();
+            }
+            // Stays until it is told to go, as a source should.
+            context.shutdown.cancelled().await;
+            Ok(())
+        })
+    })
     .await
-    .context("cannot start; to take free ports: --addr 127.0.0.1:0 --metrics-addr 127.0.0.1:0")?;
+    .context(
+        "cannot start; to take free ports: --addr 127.0.0.1:0 --metrics-addr 127.0.0.1:0 --xds-addr 127.0.0.1:0",
+    )?;
     let addrs = Addrs {
         program: program.to_owned(),
         grpc: app
             .grpc
             .map(reachable)
             .context("the gRPC listener is off")?,
+        xds: app.xds.map(reachable),
         admin: app.admin.map(reachable),
     };
     let readiness = app.readiness.clone();
@@ -131,6 +131,7 @@ async fn tell(
 struct Addrs {
     program: String,
     grpc: SocketAddr,
+    xds: Option<SocketAddr>,
     admin: Option<SocketAddr>,
 }
 
@@ -248,6 +249,7 @@ fn introduction(addrs: &Addrs) -> String {
     let Addrs {
         program,
         grpc,
+        xds,
         admin,
     } = addrs;
     let server = if grpc.to_string() == "127.0.0.1:8086" {
@@ -259,6 +261,10 @@ fn introduction(addrs: &Addrs) -> String {
         "Three clusters, home, west and east, all of them made up and inside this process.\n\n  \
          {grpc:<21}  gRPC: Linkerd's destination API, tributary.v1, health, reflection\n"
     );
+    if let Some(xds) = xds {
+        let xds = xds.to_string();
+        writeln!(text, "  {xds:<21}  gRPC: xDS v3, health, reflection").ok();
+    }
     if let Some(admin) = admin {
         writeln!(
             text,
@@ -280,11 +286,29 @@ fn introduction(addrs: &Addrs) -> String {
     if let Some(admin) = admin {
         writeln!(text, "  curl http://{admin}/ready").ok();
     }
+    if let Some(xds) = xds {
+        write!(
+            text,
+            "\nA client of gRPC with this in its environment finds the endpoints of \
+             xds:///web-federated.shop.svc.cluster.local:80, which are made up too:\n  \
+             export GRPC_XDS_BOOTSTRAP_CONFIG='{}'\n",
+            bootstrap(*xds)
+        )
+        .ok();
+    }
     text.push_str(
         "\nThree clients hold a stream each, as proxies do. Below: what happens (times in UTC), what reached them, and how\n\
          long it took until the last of them had it. Ctrl-C stops.\n\n",
     );
     text
+}
+
+/// What a client of gRPC wants to know of an xDS server.
+fn bootstrap(xds: SocketAddr) -> String {
+    let server = format!(
+        r#"{{"server_uri":"{xds}","channel_creds":[{{"type":"insecure"}}],"server_features":["xds_v3"]}}"#
+    );
+    format!(r#"{{"xds_servers":[{server}],"node":{{"id":"demo"}}}}"#)
 }
 
 /// `first answer to node home-a: web-federated has 6 endpoints (east 2, home 2, west 2), after 1.2 ms`
@@ -368,11 +392,11 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
 }
 
 /// The server as it would be for real clusters, but for where facts come from.
-fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: LogConfig) -> Config {
+fn settings(config: &DemoConfig) -> Config {
     Config {
-        addr,
-        metrics_addr,
-        xds_addr: None,
+        addr: config.addr,
+        metrics_addr: config.metrics_addr,
+        xds: XdsConfig::plain(config.xds_addr),
         replica_name: "demo".to_owned(),
         // Not looked at: the source is given.
         source: Source::Manifests(PathBuf::new()),
@@ -394,7 +418,7 @@ fn settings(addr: Option<ListenAddr>, metrics_addr: Option<ListenAddr>, log: Log
         stream_stall_timeout: Duration::from_mins(5),
         publish_interval: Duration::ZERO,
         writer: WriterConfig::off(world::HOME.into()),
-        log,
+        log: config.log,
         notices: Vec::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! The gRPC listener: limits, keep-alive, health, reflection in both its versions, drain, and what is counted of calls.
+//! A gRPC listener: TLS, limits, keep-alive, health, reflection in both its versions, drain, and what is counted of calls.
 //!
 //! What is served beside health and reflection is handed in by `app`.
 
@@ -13,6 +13,7 @@ mod requests;
 mod routes;
 mod services;
 mod streams;
+mod tls;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,18 +24,24 @@ use hyper_util::rt::TokioTimer;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
+use tokio_rustls::Accept;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::Connected;
+use tonic::transport::server::{Connected, TcpConnectInfo};
 use tonic_health::ServingStatus;
-use tracing::info;
+use tracing::{debug, info};
 
 use calls::Calls;
 use connection::Connection;
+use greeted::Greeted;
 pub use incoming::raise_open_files;
 use requests::Requests;
 pub use routes::Routes;
 use services::{Offer, Services};
+pub use tls::{Expected, Reload, Tls, TlsError, TlsFiles};
 
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::readiness::Readiness;
@@ -51,6 +58,11 @@ const RESETS_PENDING_MAX: usize = 1024;
 /// Requests are short: an authority and a token.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
 
+/// How long a client may take to begin speaking HTTP/2, and before that to agree on TLS.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that are as old as they may get end after up to this much more or less of that time, not all at once.
+const AGE_JITTER: f64 = 0.1;
+
 /// After the last request has ended, wait this long for connections to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// After the drain, wait this long for clients to read what is left of their answers.
@@ -62,6 +74,7 @@ pub struct Metrics {
     accept_errors: Counter,
     connections: connection::Metrics,
     calls: Calls,
+    tls: tls::Metrics,
 }
 
 /// Why serving failed.
@@ -91,6 +104,7 @@ impl Metrics {
                 stalled: Counter::default(),
                 lag_seconds: Histogram::new(exponential_buckets(0.000_25, 4.0, 9)),
             },
+            tls: tls::Metrics::register(ours),
             calls: Calls::register(
                 linkerd,
                 &[
@@ -122,8 +136,13 @@ impl Metrics {
 }
 
 /// How clients are served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
+    /// How connections are secured, if they are.
+    pub tls: Option<Tls>,
+    /// How long a connection may be open, or for ever. When it is up, the connection takes leave, and its
+    /// [`CancellationToken`], which each request has among its extensions, is cancelled.
+    pub age_max: Option<Duration>,
     /// How long after `shutdown` requests may take to end by themselves.
     pub drain: Duration,
     /// How long a client may take to make room for what it is sent, before the stream is cut.
@@ -163,13 +182,14 @@ pub async fn serve(
         calls: metrics.calls.clone(),
         requests: requests.clone(),
     };
+    let drain = settings.drain;
     let serving = connections(listener, offer, metrics, settings, shutdown.clone());
     tokio::select! {
         () = serving => Ok(()),
         () = report_health(&health, health_of, &readiness) => Ok(()),
         () = async {
             shutdown.cancelled().await;
-            let over = tokio::time::timeout(settings.drain + OVERDUE_TIMEOUT, requests.none()).await;
+            let over = tokio::time::timeout(drain + OVERDUE_TIMEOUT, requests.none()).await;
             if over.is_ok() {
                 tokio::time::sleep(CLOSE_TIMEOUT).await;
             }
@@ -188,33 +208,98 @@ async fn connections(
     let offer = Arc::new(offer);
     let mut connections = JoinSet::new();
     {
-        let mut incoming = pin!(incoming::incoming(listener, metrics.accept_errors));
+        let mut incoming = pin!(incoming::incoming(listener, metrics.accept_errors.clone()));
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 Some(_) = connections.join_next() => {}
                 accepted = incoming.next() => {
-                    let Some(socket) = accepted else {
+                    let Some((socket, permit)) = accepted else {
                         break;
                     };
-                    let client = socket.connect_info();
-                    let connection = Connection::new(
-                        socket,
-                        |io, births| {
-                            let services = Services::new(Arc::clone(&offer), client, births.clone());
-                            http2(births).serve_connection(io, services)
-                        },
-                        shutdown.clone(),
-                        settings.stall_timeout,
-                        metrics.connections.clone(),
-                    );
-                    connections.spawn(connection);
+                    let accepted = Accepted {
+                        client: socket.connect_info(),
+                        offer: Arc::clone(&offer),
+                        metrics: metrics.clone(),
+                        settings: settings.clone(),
+                        // Each connection may also end by itself.
+                        leaving: shutdown.child_token(),
+                    };
+                    connections.spawn(accepted.run(socket, permit));
                 }
             }
         }
         // Here nobody listens any more.
     }
     while connections.join_next().await.is_some() {}
+}
+
+/// What a connection is served with.
+struct Accepted {
+    client: TcpConnectInfo,
+    offer: Arc<Offer>,
+    metrics: Metrics,
+    settings: Settings,
+    leaving: CancellationToken,
+}
+
+// === impl Accepted ===
+
+impl Accepted {
+    async fn run(self, socket: TcpStream, permit: OwnedSemaphorePermit) {
+        match &self.settings.tls {
+            None => self.speak(socket, permit).await,
+            Some(tls) => {
+                let accept = tls.acceptor().accept(socket);
+                // Boxed, so that connections without TLS take no room for it.
+                Box::pin(self.secure(accept, permit)).await;
+            }
+        }
+    }
+
+    async fn secure(self, accept: Accept<TcpStream>, permit: OwnedSemaphorePermit) {
+        let handshake = tokio::time::timeout(GREETING_TIMEOUT, accept);
+        let failed = match self.leaving.run_until_cancelled(handshake).await {
+            None => return,
+            Some(Ok(Ok(socket))) => return self.speak(socket, permit).await,
+            Some(Ok(Err(error))) => error.to_string(),
+            Some(Err(late)) => late.to_string(),
+        };
+        self.metrics.tls.handshakes_failed.inc();
+        debug!(client = ?self.client.remote_addr(), error = failed, "TLS handshake failed");
+    }
+
+    /// Serves a connection for as long as it is open.
+    async fn speak<S>(self, socket: S, permit: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Self {
+            client,
+            offer,
+            metrics,
+            settings,
+            leaving,
+        } = self;
+        let mut connection = Connection::new(
+            Greeted::new(socket, GREETING_TIMEOUT, permit),
+            |io, births| {
+                let services = Services::new(offer, client, births.clone(), leaving.clone());
+                http2(births).serve_connection(io, services)
+            },
+            leaving.clone(),
+            settings.stall_timeout,
+            metrics.connections,
+        );
+        if let Some(age_max) = settings.age_max {
+            let jitter = 1.0 + AGE_JITTER * (2.0 * rand::random::<f64>() - 1.0);
+            tokio::select! {
+                () = &mut connection => return,
+                () = tokio::time::sleep(age_max.mul_f64(jitter)) => leaving.cancel(),
+            }
+        }
+        connection.await;
+    }
 }
 
 /// Settings of every connection.

@@ -35,7 +35,7 @@ fn everything() -> Registries {
     sources.touch();
     FileMetrics::register(ours).touch();
     destination::Metrics::register(ours.sub_registry_with_prefix("destination"), linkerd).touch();
-    xds::Metrics::register(ours.sub_registry_with_prefix("xds")).touch();
+    crate::frontends::xds::Metrics::register(ours.sub_registry_with_prefix("xds")).touch();
     server::Metrics::register(ours, linkerd).expect("descriptors");
     writer::Metrics::register(ours.sub_registry_with_prefix("writer")).touch();
     let board = StatusBoard::default();

@@ -16,6 +16,7 @@ use clap::{Args, Parser, Subcommand as ClapSubcommand, ValueEnum};
 use super::duration::parse_duration;
 pub(super) use super::slices::ChoiceArgs as ChoiceOnly;
 use super::slices::WriterArgs;
+use super::xds::XdsArgs;
 use super::{ListenAddr, LogConfig, http2};
 use crate::model::ServiceName;
 use crate::proto::destination::Http2ClientParams;
@@ -329,12 +330,6 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "[IP]:PORT", env = "TRIBUTARY_METRICS_ADDR", default_value = ":9996", value_parser = parse_listen, help_heading = "Listeners")]
     pub(super) metrics_addr: MaybeListen,
 
-    /// Where Envoy-style gateways and proxyless gRPC are answered (xDS v3); empty turns it off
-    ///
-    /// Without TLS and without authentication: whoever can connect can read every endpoint.
-    #[arg(long, value_name = "[IP]:PORT", env = "TRIBUTARY_XDS_ADDR", default_value = "", hide_default_value = true, value_parser = parse_listen, help_heading = "Listeners")]
-    pub(super) xds_addr: MaybeListen,
-
     #[command(flatten)]
     pub(super) home: HomeArgs,
 
@@ -454,6 +449,9 @@ pub(super) struct ServeArgs {
     pub(super) publish_interval: Duration,
 
     #[command(flatten)]
+    pub(super) xds: XdsArgs,
+
+    #[command(flatten)]
     pub(super) writer: WriterArgs,
 
     #[command(flatten)]
@@ -469,6 +467,10 @@ pub(super) struct DemoArgs {
     /// Where /live, /ready and /metrics are served; empty turns it off
     #[arg(long, value_name = "[IP]:PORT", default_value = "127.0.0.1:9996", value_parser = parse_listen, help_heading = "Listeners")]
     pub(super) metrics_addr: MaybeListen,
+
+    /// Where clients of xDS are answered; empty turns it off
+    #[arg(long, value_name = "[IP]:PORT", default_value = "127.0.0.1:18000", value_parser = parse_listen, help_heading = "Listeners")]
+    pub(super) xds_addr: MaybeListen,
 
     /// Least important messages to log
     #[arg(
@@ -578,7 +580,7 @@ impl From<LogArgs> for LogConfig {
     }
 }
 
-fn parse_listen(text: &str) -> Result<MaybeListen, String> {
+pub(super) fn parse_listen(text: &str) -> Result<MaybeListen, String> {
     ListenAddr::parse(text).map(MaybeListen)
 }
 
@@ -586,7 +588,7 @@ fn parse_listen(text: &str) -> Result<MaybeListen, String> {
     clippy::unnecessary_wraps,
     reason = "the signature is clap's; its own parser refuses an empty path"
 )]
-fn parse_path(text: &str) -> Result<PathBuf, String> {
+pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::config::{LogFormat, LogLevel};
+use crate::config::{LogConfig, LogFormat, LogLevel};
 use crate::index::{ClientLocality, Index, SelectPolicy, Touched, ViewKey, select};
 use crate::model::ServiceName;
 use crate::publish::StatusBoard;
@@ -56,6 +56,7 @@ fn config(addr: ListenAddr, metrics_addr: Option<ListenAddr>) -> DemoConfig {
     DemoConfig {
         addr: Some(addr),
         metrics_addr,
+        xds_addr: metrics_addr,
         log: LogConfig {
             level: LogLevel::Warn,
             format: LogFormat::Plain,
@@ -123,6 +124,7 @@ async fn what_is_printed_reached_the_clients() {
     for line in [
         "  tributary endpoints web-federated.shop --addr 127.0.0.1:",
         "  curl http://127.0.0.1:",
+        r#"  export GRPC_XDS_BOOTSTRAP_CONFIG='{"xds_servers":[{"server_uri":"127.0.0.1:"#,
         "first answer to node home-a: web-west has 2 endpoints (west 2), after ",
         "first answer to node home-b: web-federated has 6 endpoints (east 2, home 2, west 2), after ",
         "west  web-2 started, not ready yet → nothing new for the 3 streams\n",
@@ -150,7 +152,7 @@ async fn a_port_that_is_taken_is_one_clear_line() {
     .await;
     let error = format!("{:#}", told.expect_err("fails"));
     let beginning = format!(
-        "cannot start; to take free ports: --addr 127.0.0.1:0 --metrics-addr 127.0.0.1:0: cannot listen on {addr}"
+        "cannot start; to take free ports: --addr 127.0.0.1:0 --metrics-addr 127.0.0.1:0 --xds-addr 127.0.0.1:0: cannot listen on {addr}"
     );
     assert!(error.starts_with(&beginning), "{error}");
 }

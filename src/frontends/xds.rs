@@ -7,14 +7,19 @@
 mod client;
 mod entries;
 mod fields;
+mod introspection;
+mod listing;
 mod metrics;
+mod peers;
 mod resource;
 mod resource_name;
+mod roster;
 mod service;
 mod session;
 mod stream;
 mod translate;
 mod wire;
 
+pub use introspection::XdsIntrospection;
 pub use metrics::Metrics;
 pub use service::{Aggregated, Endpoints, Settings, Task, Xds};

@@ -39,6 +39,8 @@ pub(super) struct Shared {
     pub(super) history: History,
     /// When something was published last, and how long that took from being received.
     pub(super) last_lag: Mutex<Option<(Instant, Duration)>>,
+    /// Told of after Services have come, gone, or say something else of themselves.
+    pub(super) service_news: watch::Sender<()>,
     pub(super) policy: SelectPolicy,
     pub(super) board: StatusBoard,
     pub(super) delivery: Delivery,
@@ -57,6 +59,7 @@ impl Catalog {
             clusters: watch::Sender::default(),
             history: History::default(),
             last_lag: Mutex::default(),
+            service_news: watch::Sender::default(),
             policy,
             board,
             delivery: Delivery::default(),
@@ -87,6 +90,21 @@ impl Catalog {
         drop(services);
         published.snapshot.facts.as_ref()?;
         Some(published.snapshot.clone())
+    }
+
+    /// What every Service of the home cluster says of itself, in no order.
+    pub fn services(&self) -> Vec<(ServiceName, Arc<ServiceFacts>)> {
+        let services = self.0.services.read();
+        let facts = services.iter().filter_map(|(service, channel)| {
+            let facts = channel.latest.borrow().snapshot.facts.clone()?;
+            Some((service.clone(), facts))
+        });
+        facts.collect()
+    }
+
+    /// Tells when [`Self::services`] may be something else.
+    pub fn watch_services(&self) -> watch::Receiver<()> {
+        self.0.service_news.subscribe()
     }
 
     /// Follows every Service whose endpoints are looked for elsewhere than in its own slices, or were until it changed.

@@ -168,6 +168,9 @@ impl Indexer {
                 news.push(Topic::Service(service.clone()));
             }
         }
+        if !news.is_empty() {
+            self.catalog.shared().service_news.send_replace(());
+        }
         self.publish_tables(touched, &mut news);
         self.catalog
             .shared()

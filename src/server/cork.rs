@@ -52,7 +52,7 @@ impl<T> Corked<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Corked<T> {
-    /// Hands to the socket what was written. Pending if the socket is full, and woken when it takes more.
+    /// Hands to the socket what was written, and has it sent. Pending if the socket is full, and woken when it takes more.
     pub(super) fn poll_drain(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.lock().poll_drain(context)
     }
@@ -164,7 +164,18 @@ impl<T: AsyncWrite + Unpin> Inner<T> {
         }
         self.buffer = Vec::new();
         self.written = 0;
-        Poll::Ready(Ok(()))
+        self.poll_send(context)
+    }
+
+    /// Has the socket send what it was given: TLS keeps records of its own.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = Pin::new(&mut self.socket).poll_flush(context);
+        if sent.is_pending() {
+            self.blocked_since.get_or_insert_with(Instant::now);
+        } else {
+            self.blocked_since = None;
+        }
+        sent
     }
 
     fn waiting(&self) -> usize {

@@ -6,17 +6,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// What every HTTP/2 client begins with, `PRI * HTTP/2.0` and so on, has this many bytes.
 const GREETING_LEN: usize = 24;
 
 /// Reads fail once the client's greeting is overdue. After it, keep-alive tells whether anybody is there.
 #[derive(Debug)]
-pub(super) struct Greeted<P> {
-    stream: TcpStream,
+pub(super) struct Greeted<S, P> {
+    stream: S,
     waiting: Option<Waiting>,
     /// Let go of with the connection.
     _permit: P,
@@ -30,9 +28,9 @@ struct Waiting {
 
 // === impl Greeted ===
 
-impl<P> Greeted<P> {
+impl<S, P> Greeted<S, P> {
     /// The client has this long for its greeting.
-    pub(super) fn new(stream: TcpStream, patience: Duration, permit: P) -> Self {
+    pub(super) fn new(stream: S, patience: Duration, permit: P) -> Self {
         Self {
             stream,
             waiting: Some(Waiting {
@@ -44,7 +42,7 @@ impl<P> Greeted<P> {
     }
 }
 
-impl<P: Unpin> AsyncRead for Greeted<P> {
+impl<S: AsyncRead + Unpin, P: Unpin> AsyncRead for Greeted<S, P> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -68,7 +66,7 @@ impl<P: Unpin> AsyncRead for Greeted<P> {
     }
 }
 
-impl<P: Unpin> AsyncWrite for Greeted<P> {
+impl<S: AsyncWrite + Unpin, P: Unpin> AsyncWrite for Greeted<S, P> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -98,24 +96,16 @@ impl<P: Unpin> AsyncWrite for Greeted<P> {
     }
 }
 
-impl<P> Connected for Greeted<P> {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
-    async fn pair(patience: Duration) -> (Greeted<()>, TcpStream) {
+    async fn pair(patience: Duration) -> (Greeted<TcpStream, ()>, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap())
             .await

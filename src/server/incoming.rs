@@ -11,15 +11,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, info, warn};
 
-use super::greeted::Greeted;
-
 /// Pause after an error of the listener, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that the kernel keeps for a client before any of them can be sent; what is there cannot be taken back.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 32 * 1024;
-/// How long a client may take to begin speaking HTTP/2.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Lets the process have as many open files as it may have; each connection is one.
 pub fn raise_open_files() {
@@ -29,11 +25,11 @@ pub fn raise_open_files() {
     }
 }
 
-/// The connections that `listener` accepts, for ever.
+/// The connections that `listener` accepts, for ever; each keeps its permit for as long as it is open.
 pub(super) fn incoming(
     listener: TcpListener,
     accept_errors: Counter,
-) -> impl Stream<Item = Greeted<OwnedSemaphorePermit>> {
+) -> impl Stream<Item = (TcpStream, OwnedSemaphorePermit)> {
     let max = connections_max();
     let incoming = Incoming {
         listener,
@@ -48,8 +44,7 @@ pub(super) fn incoming(
         if let Err(error) = prepare(&stream) {
             debug!(%error, "options of a gRPC connection not set");
         }
-        let connection = Greeted::new(stream, GREETING_TIMEOUT, permit);
-        Some((connection, incoming))
+        Some(((stream, permit), incoming))
     })
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpConnectInfo;
 
 use super::calls::{Asked, Call, Calls};
@@ -34,6 +35,7 @@ pub(super) struct Services {
     offer: Arc<Offer>,
     client: TcpConnectInfo,
     births: Births,
+    leaving: CancellationToken,
 }
 
 /// An answer that is on its way.
@@ -61,11 +63,18 @@ struct Marks {
 // === impl Services ===
 
 impl Services {
-    pub(super) fn new(offer: Arc<Offer>, client: TcpConnectInfo, births: Births) -> Self {
+    /// `leaving` is cancelled when requests of the connection should end.
+    pub(super) fn new(
+        offer: Arc<Offer>,
+        client: TcpConnectInfo,
+        births: Births,
+        leaving: CancellationToken,
+    ) -> Self {
         Self {
             offer,
             client,
             births,
+            leaving,
         }
     }
 }
@@ -89,7 +98,9 @@ impl hyper::service::Service<http::Request<Incoming>> for Services {
         } else {
             (routes, Some(requests.begin()))
         };
-        request.extensions_mut().insert(self.client.clone());
+        let extensions = request.extensions_mut();
+        extensions.insert(self.client.clone());
+        extensions.insert(self.leaving.clone());
         let request = request.map(|body| tonic::body::Body::new(Asked::new(body, call.as_ref())));
         Answering {
             answer: routes.answer(request),

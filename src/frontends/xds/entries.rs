@@ -2,6 +2,7 @@
 
 mod follow;
 
+use std::borrow::Cow;
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,6 +48,8 @@ struct Key {
 struct Entry {
     key: Key,
     target: Target,
+    /// What listeners and routes of the name send to.
+    cluster_name: Arc<str>,
     known: Mutex<State>,
     /// The resources that say nothing but that the name is there.
     named: [OnceLock<Arc<Resource>>; 4],
@@ -127,7 +130,7 @@ impl Entries {
         let target = match Target::parse(name, &shared.cluster_domain) {
             Ok(target) => target,
             Err(error) => {
-                let empty = translate::named(Kind::Assignment, name);
+                let empty = translate::named(Kind::Assignment, name, name);
                 return (Hold(Held::Nothing(empty)), Some(error));
             }
         };
@@ -140,7 +143,8 @@ impl Entries {
             let (entry, new) = match by_key.entry(key) {
                 Slot::Occupied(slot) => (Arc::clone(slot.get()), false),
                 Slot::Vacant(slot) => {
-                    let entry = Arc::new(Entry::new(slot.key().clone(), target));
+                    let key = slot.key().clone();
+                    let entry = Arc::new(Entry::new(key, target, &shared.cluster_domain));
                     (Arc::clone(slot.insert(entry)), true)
                 }
             };
@@ -196,8 +200,13 @@ impl Follower {
 // === impl Entry ===
 
 impl Entry {
-    fn new(key: Key, target: Target) -> Self {
+    fn new(key: Key, target: Target, domain: &str) -> Self {
+        let cluster_name = match target.cluster_name(&key.name, domain) {
+            Cow::Borrowed(_) => Arc::clone(&key.name),
+            Cow::Owned(name) => name.into(),
+        };
         Self {
+            cluster_name,
             key,
             target,
             known: Mutex::default(),
@@ -238,8 +247,8 @@ impl Entry {
             },
             (_, Some(false)) => Known::Absent,
             (_, Some(true)) => {
-                let named =
-                    self.named[kind.index()].get_or_init(|| translate::named(kind, &self.key.name));
+                let named = self.named[kind.index()]
+                    .get_or_init(|| translate::named(kind, &self.key.name, &self.cluster_name));
                 Known::Present(Arc::clone(named), Completeness::Complete)
             }
         }

@@ -1,18 +1,30 @@
 //! What xDS counts. No label names a client, a Service or an address.
 
+use std::time::Duration;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::peers::Full;
 use super::resource::{Kind, Variant};
 use super::session::Verdict;
 
+/// Upper bounds of the buckets of the time until a response is accepted: Envoy takes 4 ms for 100 endpoints, and waits for
+/// up to 15 s while it warms.
+const ACCEPTANCE_SECONDS: [f64; 6] = [0.005, 0.02, 0.1, 1.0, 5.0, 30.0];
+
 /// Counters of xDS.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     streams: Family<OfVariant, Gauge>,
+    streams_ended: Family<OfEnd, Counter>,
+    limits: Family<OfLimit, Counter>,
+    acks: Family<OfKind, Histogram, fn() -> Histogram>,
+    late: Gauge,
     requests: Family<OfRequest, Counter>,
     responses: Family<OfKind, Counter>,
     bytes: Family<OfKind, Counter>,
@@ -32,6 +44,16 @@ struct OfKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfEnd {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLimit {
+    limit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfRequest {
     kind: &'static str,
     verdict: &'static str,
@@ -41,6 +63,19 @@ struct OfRequest {
 #[derive(Debug)]
 pub(super) struct OpenStream {
     streams: Gauge,
+    ended: Family<OfEnd, Counter>,
+    end: End,
+}
+
+/// How a stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The client left, was cut off, or had its one question answered.
+    Left,
+    /// The connection was old enough, or the process shuts down.
+    Drained,
+    /// The client asked for something that it may not.
+    Failed,
 }
 
 // === impl Metrics ===
@@ -53,6 +88,28 @@ impl Metrics {
             "streams_open",
             "Streams open now, by variant of the protocol",
             metrics.streams.clone(),
+        );
+        registry.register(
+            "streams_ended",
+            "Streams that have ended, by reason: left (by the client, or cut since it reads nothing), drained (the connection \
+             was old enough, or the process shuts down), or failed (the client asked for what it may not)",
+            metrics.streams_ended.clone(),
+        );
+        registry.register(
+            "limits_met",
+            "Streams refused or ended since a limit was met: streams, peer_streams, names or peer_names",
+            metrics.limits.clone(),
+        );
+        registry.register_with_unit(
+            "acceptance",
+            "Time from a response to the client's word that it has it, by kind of resource",
+            Unit::Seconds,
+            metrics.acks.clone(),
+        );
+        registry.register(
+            "responses_late",
+            "Responses that their clients have not answered for more than 30 s",
+            metrics.late.clone(),
         );
         registry.register(
             "requests",
@@ -96,7 +153,11 @@ impl Metrics {
         };
         let streams = self.streams.get_or_create(&OfVariant { variant }).clone();
         streams.inc();
-        OpenStream { streams }
+        OpenStream {
+            streams,
+            ended: self.streams_ended.clone(),
+            end: End::Left,
+        }
     }
 
     /// Number of open streams.
@@ -130,12 +191,48 @@ impl Metrics {
         self.bytes.get_or_create(&labels).inc_by(bytes as u64);
     }
 
+    /// Counts that a limit was met.
+    pub(super) fn full(&self, full: Full) {
+        let limit = full.label();
+        self.limits.get_or_create(&OfLimit { limit }).inc();
+    }
+
+    /// Counts a response that was accepted after so long.
+    pub(super) fn accepted(&self, kind: Kind, after: Duration) {
+        let labels = OfKind { kind: label(kind) };
+        self.acks
+            .get_or_create(&labels)
+            .observe(after.as_secs_f64());
+    }
+
+    pub(super) fn late(&self, count: usize) {
+        self.late.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     pub(super) fn names(&self, count: usize) {
         self.names.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(super) fn bad_name(&self) {
         self.bad_names.inc();
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            streams: Family::default(),
+            streams_ended: Family::default(),
+            limits: Family::default(),
+            acks: Family::new_with_constructor(|| Histogram::new(ACCEPTANCE_SECONDS)),
+            late: Gauge::default(),
+            requests: Family::default(),
+            responses: Family::default(),
+            bytes: Family::default(),
+            resources: Family::default(),
+            names: Gauge::default(),
+            bad_names: Counter::default(),
+        }
     }
 }
 
@@ -155,13 +252,28 @@ impl Metrics {
         drop(self.open(Variant::Delta));
         self.request(Kind::Cluster, Verdict::None);
         self.response(Kind::Cluster, 1, 1);
+        self.accepted(Kind::Cluster, Duration::ZERO);
+        self.full(Full::Streams(0));
     }
 }
 
 // === impl OpenStream ===
 
+impl OpenStream {
+    /// Says how it ends, if not by the client.
+    pub(super) fn ends(&mut self, end: End) {
+        self.end = end;
+    }
+}
+
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.streams.dec();
+        let reason = match self.end {
+            End::Left => "left",
+            End::Drained => "drained",
+            End::Failed => "failed",
+        };
+        self.ended.get_or_create(&OfEnd { reason }).inc();
     }
 }

@@ -69,6 +69,34 @@ impl Target {
         }
     }
 
+    /// The name of a cluster that a listener of this name sends to: as it is, but plain if it is in the newer form, whose
+    /// names are of one type each.
+    pub(super) fn cluster_name<'a>(&self, name: &'a str, domain: &str) -> Cow<'a, str> {
+        if !name.starts_with("xdstp://") {
+            return Cow::Borrowed(name);
+        }
+        let Self {
+            service,
+            instance,
+            port,
+            cluster,
+            preference,
+        } = self;
+        let mut plain = instance
+            .as_ref()
+            .map_or_else(String::new, |instance| format!("{instance}."));
+        plain += &format!("{}.{}.svc.{domain}:{port}", service.name, service.namespace);
+        if let Some(cluster) = cluster {
+            plain += &format!("|cluster={cluster}");
+        }
+        match preference {
+            None => {}
+            Some(Preference::None) => plain += "|prefer=none",
+            Some(Preference::Local) => plain += "|prefer=local",
+        }
+        Cow::Owned(plain)
+    }
+
     fn parse_plain(name: &str, domain: &Arc<str>) -> Result<Self, NameError> {
         let mut parts = name.split('|');
         let authority = parts.next().unwrap_or_default();
@@ -269,5 +297,32 @@ mod tests {
     #[test]
     fn what_is_too_long_is_not_looked_at() {
         check(&"a".repeat(2000), "longer than 1024 bytes");
+    }
+
+    #[test]
+    fn listeners_of_the_newer_form_send_to_clusters_of_the_older() {
+        let domain: Arc<str> = "cluster.local".into();
+        let plain = |name: &str| {
+            let target = Target::parse(name, &domain).unwrap();
+            let plain = target.cluster_name(name, &domain).into_owned();
+            assert_eq!(Target::parse(&plain, &domain).unwrap(), target);
+            plain
+        };
+        assert_eq!(plain("web.shop:80"), "web.shop:80");
+        let listener = "xdstp://index.example/envoy.config.listener.v3.Listener";
+        for (id, expected) in [
+            ("shop/web/80", "web.shop.svc.cluster.local:80"),
+            ("web.shop%3A8080", "web.shop.svc.cluster.local:8080"),
+            (
+                "shop/web/80?cluster=east&prefer=local",
+                "web.shop.svc.cluster.local:80|cluster=east|prefer=local",
+            ),
+            (
+                "web-0.web.shop.svc.cluster.local:80",
+                "web-0.web.shop.svc.cluster.local:80",
+            ),
+        ] {
+            assert_eq!(plain(&format!("{listener}/{id}")), expected);
+        }
     }
 }

@@ -1,27 +1,40 @@
 //! xDS as gRPC services: aggregated discovery and endpoint discovery, each in both variants.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::StreamExt;
+use parking_lot::Mutex;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
+use tracing::{debug, warn};
 
 use super::entries::{Entries, Follower};
+use super::introspection::XdsIntrospection;
+use super::listing::Listing;
 use super::metrics::Metrics;
+use super::peers::{Full, Limits, Peers, Share};
 use super::resource::Variant;
+use super::roster::Roster;
 use super::stream::{Common, Incoming, Running, Scope};
 use crate::answer::{Answer, Piece};
 use crate::frontends::grpc::questions;
 use crate::proto::xds::discovery::{DeltaDiscoveryRequest, DiscoveryRequest};
-use crate::publish::Catalog;
+use crate::publish::{Catalog, SaidOnce};
 
 /// Largest request: names of everything a client has can be many.
-const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
+const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Different warnings about clients that are logged; more are only counted.
+const WARNINGS_MAX: usize = 200;
+/// How often it is counted who has not answered for long.
+const LATE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Settings of xDS.
 #[derive(Clone, Debug)]
@@ -32,6 +45,10 @@ pub struct Settings {
     pub identifier: String,
     /// Streams that may be open at once.
     pub streams_max: usize,
+    /// Of these, streams of one client address.
+    pub peer_streams_max: usize,
+    /// Names that all streams of one client address may subscribe to, taken together.
+    pub peer_names_max: usize,
     /// Over how long open streams are ended at shutdown.
     pub drain: Duration,
 }
@@ -41,11 +58,20 @@ pub struct Settings {
 pub struct Xds {
     common: Common,
     streams_max: usize,
+    peers: Peers,
+    said: Arc<Mutex<SaidOnce>>,
 }
 
-/// Follows the names that clients ask for; has to run.
+/// Follows the names that clients ask for, and how clients take it; has to run.
 #[derive(Debug)]
-pub struct Task(Follower);
+pub struct Task {
+    follower: Follower,
+    listing: Listing,
+    catalog: Catalog,
+    cluster_domain: String,
+    roster: Roster,
+    metrics: Metrics,
+}
 
 /// `AggregatedDiscoveryService`.
 #[derive(Clone, Debug)]
@@ -67,23 +93,45 @@ impl Xds {
         metrics: Metrics,
         shutdown: CancellationToken,
     ) -> (Self, Task) {
-        let (entries, follower) = Entries::new(catalog, &settings.cluster_domain, metrics.clone());
+        let (listing, roster) = (Listing::default(), Roster::default());
+        let (entries, follower) =
+            Entries::new(catalog.clone(), &settings.cluster_domain, metrics.clone());
         let xds = Self {
             common: Common {
                 entries,
+                listing: listing.clone(),
+                roster: roster.clone(),
                 identifier: settings.identifier.as_str().into(),
-                metrics,
+                metrics: metrics.clone(),
                 shutdown,
                 drain: settings.drain,
             },
             streams_max: settings.streams_max,
+            peers: Peers::new(Limits {
+                streams: settings.peer_streams_max,
+                names: settings.peer_names_max,
+            }),
+            said: Arc::new(Mutex::new(SaidOnce::up_to(WARNINGS_MAX))),
         };
-        (xds, Task(follower))
+        let task = Task {
+            follower,
+            listing,
+            catalog,
+            cluster_domain: settings.cluster_domain.clone(),
+            roster,
+            metrics,
+        };
+        (xds, task)
     }
 
     /// The service that serves every kind on one stream.
     pub fn aggregated(&self) -> Aggregated {
         Aggregated(self.clone())
+    }
+
+    /// The service that shows people who is connected.
+    pub fn introspection(&self) -> XdsIntrospection {
+        XdsIntrospection::new(self.common.roster.clone())
     }
 
     /// The service that serves endpoints only.
@@ -116,19 +164,30 @@ impl Xds {
         ))
     }
 
-    /// Refuses a stream that would be one too many.
-    fn ensure_room(&self) -> Result<(), Status> {
-        if self.common.shutdown.is_cancelled() {
+    /// Counts a stream, unless it would be one too many.
+    fn ensure_room(&self, address: Option<SocketAddr>) -> Result<Share, Status> {
+        let Common {
+            metrics, shutdown, ..
+        } = &self.common;
+        if shutdown.is_cancelled() {
             return Err(Status::unavailable("shutting down"));
         }
-        let open = self.common.metrics.open_count();
-        let streams_max = self.streams_max;
-        if usize::try_from(open).is_ok_and(|open| open >= streams_max) {
-            return Err(Status::resource_exhausted(format!(
-                "{streams_max} streams are open, which is the limit"
-            )));
-        }
-        Ok(())
+        let ip = address.map(|address| address.ip());
+        let open = usize::try_from(metrics.open_count()).unwrap_or(usize::MAX);
+        let room = if open >= self.streams_max {
+            Err(Full::Streams(self.streams_max))
+        } else {
+            self.peers.open(ip)
+        };
+        room.map_err(|full| {
+            metrics.full(full);
+            if self.said.lock().is_news(&(ip, full)) {
+                warn!(?ip, reason = %full, "stream refused");
+            } else {
+                debug!(?ip, reason = %full, "stream refused");
+            }
+            Status::resource_exhausted(full.to_string())
+        })
     }
 }
 
@@ -142,10 +201,23 @@ fn serve<D>(
 where
     D: Message + Default + Into<Incoming> + 'static,
 {
-    let requests = questions::<D>(request, Some(REQUEST_BYTES_MAX))?.into_inner();
-    xds.ensure_room()?;
-    let requests = requests.map(|request| request.map(|request| Box::new(request.into())));
-    let running = Running::new(requests, scope, variant, &xds.common);
+    let requests = questions::<D>(request, Some(REQUEST_BYTES_MAX))?;
+    let address = requests.remote_addr();
+    let share = xds.ensure_room(address)?;
+    // Ends with the connection, where that may end by itself.
+    let leaving = requests.extensions().get::<CancellationToken>();
+    let leaving = leaving.unwrap_or(&xds.common.shutdown).clone();
+    let place = xds.common.roster.enter(address, variant, scope);
+    let requests = requests
+        .into_inner()
+        .map(|request| request.map(|request| Box::new(request.into())));
+    let running = Running::new(
+        requests,
+        (scope, variant),
+        (share, place),
+        leaving,
+        &xds.common,
+    );
     let pieces = running.run().map(|bytes| bytes.map(Piece::known));
     Ok(Answer::of(Box::pin(pieces)))
 }
@@ -155,7 +227,17 @@ where
 impl Task {
     /// Works until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        self.0.run(shutdown).await;
+        let count_late = async {
+            loop {
+                tokio::time::sleep(LATE_INTERVAL).await;
+                self.metrics.late(self.roster.late());
+            }
+        };
+        tokio::select! {
+            () = self.follower.run(shutdown) => {}
+            () = self.listing.run(self.catalog, &self.cluster_domain) => {}
+            () = count_late => {}
+        }
     }
 }
 

@@ -123,6 +123,21 @@ impl Session {
         outcome
     }
 
+    /// From now on, a wildcard for clusters stands for what [`Self::cover`] says, and for nothing before.
+    pub(super) fn expect_list(&mut self) {
+        self.kinds[Kind::Cluster.index()].expect_list();
+    }
+
+    /// Says what a wildcard for clusters stands for now, and returns the names that are new.
+    pub(super) fn cover(&mut self, names: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        self.kinds[Kind::Cluster.index()].cover(names)
+    }
+
+    /// Names that left with what a wildcard stands for, and that the client has been told of since this was asked last.
+    pub(super) fn let_go(&mut self) -> Vec<Arc<str>> {
+        self.kinds[Kind::Cluster.index()].take_let_go()
+    }
+
     /// Notes that something else may be known of a name now.
     pub(super) fn on_change(&mut self, name: &str) {
         for state in &mut self.kinds {
@@ -145,6 +160,16 @@ impl Session {
     /// Number of names that are subscribed, of every kind.
     pub(super) fn name_count(&self) -> usize {
         self.kinds.iter().map(Subscriptions::len).sum()
+    }
+
+    /// The names of one kind that are subscribed, in order.
+    pub(super) fn names(&self, kind: Kind) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.kinds[kind.index()].names()
+    }
+
+    /// Whether everything there is of a kind is asked for.
+    pub(super) fn is_wildcard(&self, kind: Kind) -> bool {
+        self.kinds[kind.index()].is_wildcard()
     }
 
     /// Whether a name is subscribed, as whatever kind.
@@ -201,7 +226,12 @@ impl Session {
                 later.push(name);
                 continue;
             }
-            let found = known(kind, &name);
+            let leaves = self.kinds[kind.index()].is_leaving(&name);
+            let found = if leaves {
+                Known::Absent
+            } else {
+                known(kind, &name)
+            };
             let keep_cluster = matches!(found, Known::Absent) && self.endpoints_first(kind, &name);
             let state = &mut self.kinds[kind.index()];
             let fresh = !state.client_has_some;
@@ -237,8 +267,14 @@ impl Session {
                     response.resources.push((name, resource));
                 }
                 Known::NotYet | Known::Present(..) => named.waits = true,
-                Known::Absent if named.sent == Some(Sent::Absent) && !named.again => {
+                Known::Absent if !leaves && named.sent == Some(Sent::Absent) && !named.again => {
                     named.waits = false;
+                }
+                Known::Absent if leaves => {
+                    state.let_go(&name);
+                    if delta {
+                        response.removed.push(name);
+                    }
                 }
                 Known::Absent => {
                     state.sent(&name, Sent::Absent);
@@ -262,13 +298,24 @@ impl Session {
         known: &impl Fn(Kind, &str) -> Known,
     ) -> Option<Response> {
         let state = &self.kinds[kind.index()];
-        if state.is_waiting() || !state.is_pending() {
+        if state.is_waiting() || !state.is_pending() || state.waits_for_list() {
             return None;
         }
         let mut response = Response::new(kind);
         let mut waits = false;
+        let mut left = Vec::new();
         for (name, named) in state.iter() {
-            match known(kind, name) {
+            let leaves = state.is_leaving(name);
+            if leaves && !self.endpoints_first(kind, name) {
+                left.push(Arc::clone(name));
+                continue;
+            }
+            let found = if leaves {
+                Known::Absent
+            } else {
+                known(kind, name)
+            };
+            match found {
                 Known::NotYet => waits = true,
                 Known::Present(resource, completeness) => {
                     if named.may_be_told(completeness, !state.client_has_some) {
@@ -297,6 +344,9 @@ impl Session {
         }
         for name in &response.absent {
             state.sent(name, Sent::Absent);
+        }
+        for name in &left {
+            state.let_go(name);
         }
         let version = state.version();
         let unchanged = state.whole_sent == Some(version) && !again;

@@ -1,7 +1,7 @@
 //! The life of one stream: requests, news of its names, responses.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::{self, Display as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +11,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::{debug, warn};
 
-use super::client::{Client, Style};
+use super::client::{Client, Style, Wildcard};
 use super::entries::{Entries, Hold, Mailbox};
-use super::metrics::{Metrics, OpenStream};
+use super::listing::{Following, Listing};
+use super::metrics::{End, Metrics, OpenStream};
+use super::peers::{Full, Share};
 use super::resource::{Kind, Known, Variant};
-use super::session::{Request, Session, Verdict};
+use super::roster::{self, Place, Roster};
+use super::session::{Outcome, Request, Session, Verdict};
 use super::wire;
 use crate::frontends::ending::Ending;
 use crate::proto::xds::core::Node;
@@ -24,8 +27,6 @@ use crate::proto::xds::rpc;
 
 /// Names that one stream may subscribe to.
 const NAMES_MAX: usize = 100_000;
-/// Longest piece of a client's refusal that is logged: Envoy puts the whole resource into it.
-const REFUSAL_LEN_MAX: usize = 1024;
 
 /// A request of either variant.
 #[derive(Debug)]
@@ -54,21 +55,28 @@ pub(super) struct Running<S> {
     session: Session,
     client: Option<Client>,
     style: Arc<Style>,
+    share: Share,
+    place: Place,
+    /// There if a wildcard of the client stands for something.
+    list: Option<Following>,
     holds: HashMap<Arc<str>, Hold>,
     mailbox: Arc<Mailbox>,
     /// What is to be sent, in pieces.
     outgoing: VecDeque<Bytes>,
     entries: Entries,
+    listing: Listing,
     identifier: Arc<str>,
     metrics: Metrics,
     ending: Ending,
-    _open: OpenStream,
+    open: OpenStream,
 }
 
 /// What every stream has in common.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) entries: Entries,
+    pub(super) listing: Listing,
+    pub(super) roster: Roster,
     pub(super) identifier: Arc<str>,
     pub(super) metrics: Metrics,
     pub(super) shutdown: CancellationToken,
@@ -79,6 +87,7 @@ pub(super) struct Common {
 enum Next {
     Request(Option<Result<Box<Incoming>, Status>>),
     News(Vec<Arc<str>>),
+    List,
     Shutdown,
 }
 
@@ -88,7 +97,14 @@ impl<S> Running<S>
 where
     S: Stream<Item = Result<Box<Incoming>, Status>> + Send + Unpin,
 {
-    pub(super) fn new(requests: S, scope: Scope, variant: Variant, common: &Common) -> Self {
+    /// A stream that ends when `leaving` is cancelled.
+    pub(super) fn new(
+        requests: S,
+        (scope, variant): (Scope, Variant),
+        (share, place): (Share, Place),
+        leaving: CancellationToken,
+        common: &Common,
+    ) -> Self {
         Self {
             requests,
             half_closed: false,
@@ -97,14 +113,18 @@ where
             session: Session::new(variant),
             client: None,
             style: Arc::default(),
+            share,
+            place,
+            list: None,
             holds: HashMap::new(),
             mailbox: Arc::default(),
             outgoing: VecDeque::new(),
             entries: common.entries.clone(),
+            listing: common.listing.clone(),
             identifier: Arc::clone(&common.identifier),
             metrics: common.metrics.clone(),
-            ending: Ending::new(common.shutdown.clone(), common.drain),
-            _open: common.metrics.open(variant),
+            ending: Ending::new(leaving, common.drain),
+            open: common.metrics.open(variant),
         }
     }
 
@@ -115,7 +135,10 @@ where
             match state.next_piece().await {
                 Ok(Some(piece)) => Some((Ok(piece), Some(state))),
                 Ok(None) => None,
-                Err(status) => Some((Err(status), None)),
+                Err(status) => {
+                    state.open.ends(End::Failed);
+                    Some((Err(status), None))
+                }
             }
         })
     }
@@ -136,14 +159,19 @@ where
                 () = self.ending.ended() => Next::Shutdown,
                 request = self.requests.next(), if !self.half_closed => Next::Request(request),
                 names = self.mailbox.take() => Next::News(names),
+                () = listed(self.list.as_mut()) => Next::List,
             };
             match next {
-                Next::Shutdown => return Ok(None),
+                Next::Shutdown => {
+                    self.open.ends(End::Drained);
+                    return Ok(None);
+                }
                 Next::News(names) => {
                     for name in names {
                         self.session.on_change(&name);
                     }
                 }
+                Next::List => self.cover().await?,
                 Next::Request(Some(request)) => self.on_request(request?).await?,
                 Next::Request(None) => self.half_closed = true,
             }
@@ -166,11 +194,40 @@ where
             let bytes = pieces.iter().map(Bytes::len).sum();
             self.metrics
                 .response(response.kind, response.resources.len(), bytes);
+            self.place.sent(response.kind, response.version);
             self.outgoing.extend(pieces);
         }
         if self.half_closed {
             self.session.on_half_close();
         }
+        for name in self.session.let_go() {
+            self.let_go(&name);
+        }
+    }
+
+    /// Lets go of a name that nothing on the stream wants any more.
+    fn let_go(&mut self, name: &Arc<str>) {
+        if !self.session.wants(name) {
+            self.holds.remove(name);
+        }
+    }
+
+    /// Brings the session up to what its wildcard stands for.
+    async fn cover(&mut self) -> Result<(), Status> {
+        let Some((list, client)) = self.list.as_mut().zip(self.client.as_ref()) else {
+            return Ok(());
+        };
+        if !self.session.is_wildcard(Kind::Cluster) {
+            return Ok(());
+        }
+        if let Some(names) = list.names(&client.wildcard) {
+            let added = self.session.cover(names);
+            self.ensure_room()?;
+            self.hold(Kind::Cluster, added).await;
+            self.place
+                .subscribed(Kind::Cluster, self.session.names(Kind::Cluster), true);
+        }
+        Ok(())
     }
 
     async fn on_request(&mut self, incoming: Box<Incoming>) -> Result<(), Status> {
@@ -182,7 +239,12 @@ where
         } = *incoming;
         if self.client.is_none() {
             let client = Client::new(node.as_ref());
-            debug!(client = %client.name, variant = ?self.variant, "stream begins");
+            debug!(%client, variant = ?self.variant, "stream begins");
+            self.place.introduce(&client);
+            if client.wildcard != Wildcard::Nothing {
+                self.session.expect_list();
+                self.list = Some(self.listing.follow());
+            }
             self.style = Arc::new(client.style.clone());
             self.client = Some(client);
         }
@@ -192,37 +254,31 @@ where
         };
         let outcome = self.session.on_request(kind, request);
         self.metrics.request(kind, outcome.verdict);
-        if self.session.name_count() > NAMES_MAX {
-            return Err(Status::resource_exhausted(format!(
-                "a stream may subscribe to {NAMES_MAX} names"
-            )));
+        self.ensure_room()?;
+        self.note(kind, &outcome, error);
+        for name in &outcome.dropped {
+            self.let_go(name);
         }
-        if let (Verdict::Refused, Some(error)) = (outcome.verdict, error) {
-            let end = error.message.floor_char_boundary(REFUSAL_LEN_MAX);
-            warn!(
-                client = self.client_name(),
-                ?kind,
-                reason = &error.message[..end],
-                "response refused"
-            );
+        self.hold(kind, outcome.added).await;
+        if kind == Kind::Cluster {
+            self.cover().await?;
         }
-        for name in outcome.dropped {
-            if !self.session.wants(&name) {
-                self.holds.remove(&name);
-            }
-        }
-        for name in outcome.added {
+        Ok(())
+    }
+
+    /// Follows names that are new on the stream.
+    async fn hold(&mut self, kind: Kind, names: Vec<Arc<str>>) {
+        for name in names {
             if self.holds.contains_key(&name) {
                 continue;
             }
             let (hold, error) = self.entries.hold(&name, &self.style, &self.mailbox).await;
             if let Some(error) = error {
                 self.metrics.bad_name();
-                debug!(client = self.client_name(), ?kind, ?name, %error, "name stands for nothing");
+                debug!(client = %self.client_name(), ?kind, ?name, %error, "name stands for nothing");
             }
             self.holds.insert(name, hold);
         }
-        Ok(())
     }
 
     fn kind_of(&self, type_url: &str) -> Result<Option<Kind>, Status> {
@@ -244,7 +300,7 @@ where
 
     /// Says of resources of a kind that we do not have that they are not there, where that can be said.
     fn on_unknown_kind(&mut self, type_url: &str, request: &Request) {
-        debug!(client = self.client_name(), type_url, "unknown kind");
+        debug!(client = %self.client_name(), type_url, "unknown kind");
         if self.variant == Variant::Delta && !request.names.is_empty() {
             let names = request.names.iter().map(ToString::to_string).collect();
             self.outgoing
@@ -252,10 +308,60 @@ where
         }
     }
 
-    fn client_name(&self) -> &str {
-        self.client
-            .as_ref()
-            .map_or("anonymous", |client| &client.name)
+    /// Fails if the stream wants more names than it may.
+    fn ensure_room(&mut self) -> Result<(), Status> {
+        let names = self.session.name_count();
+        let room = if names > NAMES_MAX {
+            Err(Full::Names(NAMES_MAX))
+        } else {
+            self.share.set_names(names)
+        };
+        room.map_err(|full| {
+            self.metrics.full(full);
+            warn!(client = %self.client_name(), ip = ?self.share.ip(), reason = %full, "stream ended");
+            Status::resource_exhausted(full.to_string())
+        })
+    }
+
+    /// Notes what a request says, for people who ask.
+    fn note(&self, kind: Kind, outcome: &Outcome, error: Option<rpc::Status>) {
+        if outcome.verdict == Verdict::None
+            || !outcome.added.is_empty()
+            || !outcome.dropped.is_empty()
+        {
+            let names = self.session.names(kind);
+            self.place
+                .subscribed(kind, names, self.session.is_wildcard(kind));
+        }
+        match outcome.verdict {
+            Verdict::Accepted => {
+                if let Some(after) = self.place.accepted(kind) {
+                    self.metrics.accepted(kind, after);
+                }
+            }
+            Verdict::Refused => {
+                let reason = error.map_or_else(String::new, |error| error.message);
+                let reason = roster::shortened(&reason);
+                warn!(client = %self.client_name(), ?kind, reason, "response refused");
+                self.place.refused(kind, reason);
+            }
+            Verdict::None | Verdict::Stale | Verdict::Again => {}
+        }
+    }
+
+    fn client_name(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(|f| match &self.client {
+            Some(client) => client.fmt(f),
+            None => f.write_str("anonymous"),
+        })
+    }
+}
+
+/// Waits until a list has changed, if there is one.
+async fn listed(list: Option<&mut Following>) {
+    match list {
+        Some(list) => list.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -33,16 +33,20 @@ const CONNECT_TIMEOUT: Duration = Duration {
     nanos: 0,
 };
 
-/// The resource of a kind that says nothing but that a name is there.
-pub(super) fn named(kind: Kind, name: &str) -> Arc<Resource> {
+/// The resource of a kind that says nothing but that a name is there, and which cluster belongs to it.
+pub(super) fn named(kind: Kind, name: &str, cluster_name: &str) -> Arc<Resource> {
     let message = match kind {
         Kind::Cluster => cluster(name).encode_to_vec(),
-        Kind::Listener => listener(name).encode_to_vec(),
-        Kind::Route => route_configuration(name).encode_to_vec(),
+        Kind::Listener => listener(name, cluster_name).encode_to_vec(),
+        Kind::Route => route_configuration(name, cluster_name).encode_to_vec(),
         Kind::Assignment => return Assignment::default().resource(name),
     };
     let mut print = Fingerprint::default();
-    print.number(EDITION).number(kind.index() as u64).text(name);
+    print
+        .number(EDITION)
+        .number(kind.index() as u64)
+        .text(name)
+        .text(cluster_name);
     Arc::new(Resource::new(kind, name, print.version(), &message))
 }
 
@@ -74,11 +78,11 @@ fn cluster(name: &str) -> Cluster {
     }
 }
 
-/// A listener that sends everything to the cluster of the same name. For clients of gRPC only.
-fn listener(name: &str) -> Listener {
+/// A listener that sends everything to one cluster. For clients of gRPC only.
+fn listener(name: &str, cluster_name: &str) -> Listener {
     let manager = HttpConnectionManager {
         route_specifier: Some(http_connection_manager::RouteSpecifier::RouteConfig(
-            route_configuration(name),
+            route_configuration(name, cluster_name),
         )),
         http_filters: vec![HttpFilter {
             name: "router".to_owned(),
@@ -98,8 +102,8 @@ fn listener(name: &str) -> Listener {
     }
 }
 
-/// Routes that send everything to the cluster of the same name, whatever host is asked for.
-fn route_configuration(name: &str) -> RouteConfiguration {
+/// Routes that send everything to one cluster, whatever host is asked for.
+fn route_configuration(name: &str, cluster_name: &str) -> RouteConfiguration {
     RouteConfiguration {
         name: name.to_owned(),
         virtual_hosts: vec![VirtualHost {
@@ -112,7 +116,7 @@ fn route_configuration(name: &str) -> RouteConfiguration {
                 }),
                 action: Some(route::Action::Route(RouteAction {
                     cluster_specifier: Some(route_action::ClusterSpecifier::Cluster(
-                        name.to_owned(),
+                        cluster_name.to_owned(),
                     )),
                     ..Default::default()
                 })),

@@ -139,7 +139,7 @@ fn connection(
                 local_addr: None,
                 remote_addr: None,
             };
-            let services = Services::new(offer, client, births.clone());
+            let services = Services::new(offer, client, births.clone(), CancellationToken::new());
             crate::server::http2(births).serve_connection(io, services)
         },
         shutdown.clone(),

@@ -24,6 +24,12 @@ pub(super) struct Subscriptions {
     pub(super) client_has_some: bool,
     ever_named: bool,
     wildcard: bool,
+    /// What the wildcard stands for.
+    listed: Listed,
+    /// What the client says it has, until it is known what its wildcard stands for.
+    initial: BTreeMap<Arc<str>, Version>,
+    /// Names that left with what a wildcard stands for, and have been told of.
+    let_go: Vec<Arc<str>>,
     /// A wildcard has not been answered yet; clients wait for an answer even if there is nothing.
     wildcard_due: bool,
     /// Of the last response.
@@ -38,9 +44,29 @@ pub(super) struct Subscriptions {
     pub(super) whole_refused: Option<Version>,
 }
 
+/// What a wildcard stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Listed {
+    /// Nothing, ever.
+    #[default]
+    Never,
+    /// Something that is not known yet.
+    NotYet,
+    /// The names that are covered.
+    Known,
+}
+
 /// One name.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says something that is so or not, apart from the others"
+)]
 pub(super) struct Named {
+    /// Subscribed by name.
+    asked: bool,
+    /// One of those that the wildcard stands for.
+    covered: bool,
     pub(super) sent: Option<Sent>,
     /// To be sent even if the client has it.
     pub(super) again: bool,
@@ -64,6 +90,14 @@ impl Subscriptions {
     /// Whether there was a request of the kind.
     pub(super) fn is_asked_for(&self) -> bool {
         self.asked
+    }
+
+    pub(super) fn names(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.by_name.keys()
+    }
+
+    pub(super) fn is_wildcard(&self) -> bool {
+        self.wildcard
     }
 
     pub(super) fn len(&self) -> usize {
@@ -109,8 +143,72 @@ impl Subscriptions {
         self.pending.extend(names);
     }
 
+    /// Whether a wildcard has to be answered, and can be.
     pub(super) fn take_wildcard_due(&mut self) -> bool {
-        std::mem::take(&mut self.wildcard_due)
+        !self.waits_for_list() && std::mem::take(&mut self.wildcard_due)
+    }
+
+    /// Whether it is not known yet what has been asked for.
+    pub(super) fn waits_for_list(&self) -> bool {
+        self.wildcard && self.listed == Listed::NotYet
+    }
+
+    /// Whether a name is left over from what the wildcard stood for.
+    pub(super) fn is_leaving(&self, name: &str) -> bool {
+        self.by_name
+            .get(name)
+            .is_some_and(|named| !named.asked && !named.covered)
+    }
+
+    /// From now on, a wildcard stands for what [`Self::cover`] says.
+    pub(super) fn expect_list(&mut self) {
+        if self.listed == Listed::Never {
+            self.listed = Listed::NotYet;
+        }
+    }
+
+    /// Says what a wildcard stands for, and returns what is new. What is covered no more leaves with the next response.
+    pub(super) fn cover(&mut self, names: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        if !self.wildcard {
+            return Vec::new();
+        }
+        self.listed = Listed::Known;
+        let names: BTreeSet<_> = names.into_iter().collect();
+        for (name, named) in &mut self.by_name {
+            named.covered = names.contains(name);
+            if !named.asked && !named.covered {
+                self.pending.insert(Arc::clone(name));
+            }
+        }
+        let mut added = Vec::new();
+        for name in names {
+            if self.by_name.contains_key(&name) {
+                continue;
+            }
+            let named = self.by_name.entry(Arc::clone(&name)).or_default();
+            named.covered = true;
+            match self.initial.remove(&name) {
+                Some(version) => self.sent(&name, Sent::Present(version)),
+                None => {}
+            }
+            self.pending.insert(Arc::clone(&name));
+            added.push(name);
+        }
+        // What the client has and nobody knows is gone [P20].
+        let gone = std::mem::take(&mut self.initial).into_keys();
+        self.pending.extend(gone);
+        added
+    }
+
+    /// Forgets a name that left, after the client was told.
+    pub(super) fn let_go(&mut self, name: &Arc<str>) {
+        self.forget(name);
+        self.let_go.push(Arc::clone(name));
+    }
+
+    /// Names that were let go of since this was asked last.
+    pub(super) fn take_let_go(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.let_go)
     }
 
     /// The version of everything that was sent, taken together.
@@ -196,12 +294,13 @@ impl Subscriptions {
             .into_iter()
             .filter(|name| &**name != WILDCARD)
             .collect();
-        let dropped: Vec<_> = self
-            .by_name
-            .keys()
-            .filter(|name| !wanted.contains(*name))
-            .cloned()
-            .collect();
+        let mut dropped = Vec::new();
+        for (name, named) in &mut self.by_name {
+            named.asked = wanted.contains(name);
+            if !named.asked && !named.covered {
+                dropped.push(Arc::clone(name));
+            }
+        }
         for name in &dropped {
             self.forget(name);
         }
@@ -250,9 +349,23 @@ impl Subscriptions {
         }
         for name in unwanted {
             if &*name == WILDCARD {
-                self.wildcard = false;
+                self.set_wildcard(kind, false);
                 self.wildcard_due = false;
-            } else if self.by_name.contains_key(&name) {
+                let names = self.by_name.keys();
+                let left: Vec<_> = names
+                    .filter(|name| self.is_leaving(name))
+                    .cloned()
+                    .collect();
+                for name in left {
+                    self.forget(&name);
+                    outcome.dropped.push(name);
+                }
+            } else if let Some(named) = self.by_name.get_mut(&name) {
+                if named.covered {
+                    named.asked = false;
+                    self.send_again(&name);
+                    continue;
+                }
                 self.forget(&name);
                 if self.wildcard {
                     self.pending.insert(Arc::clone(&name));
@@ -266,6 +379,10 @@ impl Subscriptions {
                     if let Some(version) = Version::parse(version) {
                         self.sent(name, Sent::Present(version));
                     }
+                } else if self.waits_for_list() {
+                    // A version that is not of ours is none that we would send.
+                    let version = Version::parse(version).unwrap_or_default();
+                    self.initial.insert(Arc::clone(name), version);
                 } else if self.wildcard {
                     self.pending.insert(Arc::clone(name));
                 }
@@ -278,10 +395,15 @@ impl Subscriptions {
         let wildcard = wildcard && kind.is_whole();
         self.wildcard_due |= wildcard && !self.wildcard;
         self.wildcard = wildcard;
+        if !wildcard {
+            for named in self.by_name.values_mut() {
+                named.covered = false;
+            }
+        }
     }
 
     fn add(&mut self, name: &Arc<str>) {
-        self.by_name.entry(Arc::clone(name)).or_default();
+        self.by_name.entry(Arc::clone(name)).or_default().asked = true;
         self.pending.insert(Arc::clone(name));
     }
 

@@ -79,7 +79,7 @@ fn priorities_have_no_gaps() {
 
 #[test]
 fn nothing_is_a_name_without_endpoints() {
-    let resource = named(Kind::Assignment, "web");
+    let resource = named(Kind::Assignment, "web", "web");
     let expected = ClusterLoadAssignment {
         cluster_name: "web".to_owned(),
         ..Default::default()
@@ -107,6 +107,20 @@ fn a_lean_answer_leaves_out_what_its_clients_make_nothing_of() {
     let metadata = &endpoint.metadata.as_ref().unwrap().filter_metadata;
     assert!(metadata.contains_key("envoy.transport_socket_match"));
     assert_ne!(rich.version, lean.version);
+}
+
+/// Clients of gRPC accept 4 MiB in one message.
+#[test]
+fn a_lean_answer_of_very_many_endpoints_is_within_what_grpc_accepts() {
+    let ips = (0..150_000).map(|n| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n)));
+    let identity = Some("web.shop.serviceaccount.identity.linkerd.cluster.local");
+    let members: Vec<_> = ips
+        .map(|ip| Member::sample(SocketAddr::new(ip, 8080), "a", 0, identity))
+        .collect();
+    let lean = Assignment::new(members.clone(), Detail::Lean).resource("web");
+    assert!(lean.len() < 4 * 1024 * 1024, "{}", lean.len());
+    let rich = Assignment::new(members, Detail::Rich).resource("web");
+    assert!(rich.len() > 4 * 1024 * 1024, "{}", rich.len());
 }
 
 #[test]
