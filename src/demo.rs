@@ -308,7 +308,7 @@ fn bootstrap(xds: SocketAddr) -> String {
     let server = format!(
         r#"{{"server_uri":"{xds}","channel_creds":[{{"type":"insecure"}}],"server_features":["xds_v3"]}}"#
     );
-    format!(r#"{{"xds_servers":[{server}],"node":{{"id":"demo"}}}}"#)
+    format!(r#"{{"xds_servers":[{server}],"node":{{"id":"demo","locality":{{}}}}}}"#)
 }
 
 /// `first answer to node home-a: web-federated has 6 endpoints (east 2, home 2, west 2), after 1.2 ms`

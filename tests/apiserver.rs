@@ -45,3 +45,5 @@ mod rotation;
 mod victim;
 #[path = "apiserver/writer.rs"]
 mod writer;
+#[path = "apiserver/xds.rs"]
+mod xds;

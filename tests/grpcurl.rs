@@ -11,9 +11,10 @@ mod support;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
 
 use support::manifests::shop;
-use support::peers::Peer;
+use support::peers::{Peer, free_port};
 use support::process::Process;
 use support::services::{Backend, workload};
 use support::tributary::Tributary;
@@ -166,6 +167,71 @@ fn introspection_is_asked_by_what_reflection_says() {
             r#"{"authority": "web.shop.svc.cluster.local:80", "ip": "x"}"#,
         );
         assert!(refused.is_err());
+        Ok(())
+    });
+}
+
+/// As much of xDS as one question takes; resources are left as bytes.
+const ENDPOINT_DISCOVERY: &str = "
+syntax = 'proto3';
+package envoy.service.endpoint.v3;
+message Node { string id = 1; }
+message DiscoveryRequest { Node node = 2; repeated string resource_names = 3; }
+message DiscoveryResponse { string version_info = 1; repeated bytes resources = 2; string type_url = 4; }
+service EndpointDiscoveryService {
+  rpc StreamEndpoints(stream DiscoveryRequest) returns (stream DiscoveryResponse);
+}
+";
+
+#[test]
+#[ignore = "needs grpcurl: scripts/test grpcurl"]
+fn xds_lists_its_services_tells_its_health_and_answers_one_question() {
+    run(async {
+        let (manifests, other) = shop().await?;
+        drop(other);
+        let xds = format!("127.0.0.1:{}", free_port()?);
+        let server = Tributary::serve_manifests(manifests.path(), &["--xds-addr", &xds]).await?;
+        let ask = |arguments: &[&str]| -> Result<String> {
+            let output = Command::new(Peer::Grpcurl.program()?)
+                .arg("-plaintext")
+                .args(arguments)
+                .output()?;
+            let said = String::from_utf8(output.stdout)?;
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "{arguments:?}: {said}{complaint}");
+            Ok(said)
+        };
+        let list = ask(&[&xds, "list"])?;
+        assert!(list.contains("grpc.health.v1.Health"), "{list}");
+        let service = "envoy.service.discovery.v3.AggregatedDiscoveryService";
+        let question = format!("{{\"service\":\"{service}\"}}");
+        let health = ask(&["-d", &question, &xds, "grpc.health.v1.Health/Check"])?;
+        assert!(health.contains("\"SERVING\""), "{health}");
+
+        let folder = scratch_folder("protos")?;
+        let file = folder.path().join("eds.proto");
+        std::fs::write(&file, ENDPOINT_DISCOVERY)?;
+        let path = folder.path().display().to_string();
+        let question = r#"{"node":{"id":"t"},"resource_names":["web.shop.svc.cluster.local:80"]}"#;
+        let method = "envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints";
+        let arguments = ["-import-path", &path, "-proto", "eds.proto", "-d", question];
+        let answer = ask(&[&arguments[..], &[&xds, method]].concat())?;
+        let answer: serde_json::Value = serde_json::from_str(&answer)?;
+        let resource = answer["resources"][0].as_str().unwrap_or_default();
+        let resource = base64::engine::general_purpose::STANDARD.decode(resource)?;
+        let text = String::from_utf8_lossy(&resource);
+        assert!(
+            text.contains("10.1.0.1") && text.contains("10.1.0.2"),
+            "{text}"
+        );
+
+        // And who asked what is told on the other port.
+        let clients = grpcurl(
+            &server,
+            None,
+            &["tributary.v1.XdsIntrospection/ListXdsClients"],
+        )?;
+        assert!(clients.contains('{'), "{clients}");
         Ok(())
     });
 }

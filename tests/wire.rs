@@ -34,3 +34,5 @@ mod reflection;
 mod stalled;
 #[path = "wire/xds.rs"]
 mod xds;
+#[path = "wire/xds_clients.rs"]
+mod xds_clients;

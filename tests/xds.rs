@@ -1,4 +1,4 @@
-//! Needs Envoy and Python's grpcio: run by `scripts/test xds`.
+//! Needs Envoy, Python's grpcio and Node's grpc-js: run by `scripts/test xds`.
 //!
 //! Gateways and proxyless clients that know nothing of us but an address and the name of a Service, with traffic through them.
 #![allow(
@@ -25,5 +25,9 @@ mod gateway;
 mod grpc;
 #[path = "xds/proxyless.rs"]
 mod proxyless;
+#[path = "xds/secured.rs"]
+mod secured;
+#[path = "xds/upkeep.rs"]
+mod upkeep;
 #[path = "xds/world.rs"]
 mod world;

@@ -24,6 +24,8 @@ pub enum Peer {
     Grpcurl,
     /// Python, with the gRPC library that has nothing in common with ours.
     Grpcio,
+    /// Packages of Node with another gRPC library: the folder that they are in.
+    GrpcJs,
     /// The proxy that most gateways are built on.
     Envoy,
     /// What installs charts.
@@ -39,7 +41,7 @@ pub enum Peer {
 // === impl Peer ===
 
 impl Peer {
-    /// The program's file.
+    /// The program's file, or the folder of what is none.
     ///
     /// Fails with what to do about it if the program is not installed.
     pub fn program(self) -> Result<PathBuf> {
@@ -53,6 +55,7 @@ impl Peer {
             ),
             Self::Grpcurl => ("grpcurl", "GRPCURL", "grpcurl"),
             Self::Grpcio => ("grpcio", "GRPCIO", "bin/python"),
+            Self::GrpcJs => ("grpc-js", "GRPC_JS", "node_modules"),
             Self::Envoy => ("envoy", "ENVOY", "envoy"),
             Self::Helm => ("helm", "HELM", "helm"),
             Self::Kubectl => ("kubectl", "KUBECTL", "kubectl"),

@@ -72,6 +72,13 @@ impl Pki {
         self.sign(&parameters)
     }
 
+    /// A certificate for a server that is known by one name.
+    pub fn serving_identity(&self, name: &str) -> Result<Identity> {
+        let mut parameters = CertificateParams::new([name.to_owned()])?;
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(&parameters)
+    }
+
     fn sign(&self, parameters: &CertificateParams) -> Result<Identity> {
         let key = KeyPair::generate()?;
         Ok(Identity {

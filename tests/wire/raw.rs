@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
-use h2::{Reason, RecvStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -90,6 +90,19 @@ impl Raw {
         let (head, body) = response.await.context("no answer")??.into_parts();
         ensure!(!head.headers.contains_key("grpc-status"), "{head:?}");
         Ok(body)
+    }
+
+    /// Sends the first part of a body to a path, keeps the rest open, and reads nothing of the answer.
+    pub(crate) async fn begin(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<(RecvStream, SendStream<Bytes>)> {
+        let mut requests = self.requests.clone().ready().await?;
+        let (response, mut sending) = requests.send_request(request(path)?, false)?;
+        sending.send_data(body.into(), false)?;
+        let response = tokio::time::timeout(DEADLINE, response).await??;
+        Ok((response.into_body(), sending))
     }
 
     async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response<RecvStream>> {

@@ -22,22 +22,30 @@ use crate::support::services::{Backend, workload};
 use crate::support::tributary::Tributary;
 use crate::support::{DEADLINE, run};
 
-const ENDPOINTS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+pub(crate) const ENDPOINTS: &str =
+    "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
-const WEB: &str = "web.shop.svc.cluster.local:80";
+pub(crate) const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+pub(crate) const WEB: &str = "web.shop.svc.cluster.local:80";
 
 async fn scene() -> Result<(Manifests, Tributary, Channel)> {
+    scene_with(&[]).await
+}
+
+/// A home cluster with Service `web`, and its product, which serves xDS as the arguments say.
+pub(crate) async fn scene_with(more: &[&str]) -> Result<(Manifests, Tributary, Channel)> {
     let manifests = Manifests::new()?;
     let backends = [Backend::ready("web-0", "10.1.0.1")];
     manifests.write("home/web.yaml", &workload("shop", "web", &backends))?;
     let address = format!("127.0.0.1:{}", free_port()?);
-    let arguments = ["--xds-addr", &address];
+    let mut arguments = vec!["--xds-addr", &address];
+    arguments.extend(more);
     let tributary = Tributary::serve_manifests(manifests.path(), &arguments).await?;
     let channel = Channel::from_shared(format!("http://{address}"))?.connect_lazy();
     Ok((manifests, tributary, channel))
 }
 
-fn request(kind: &str, names: &[&str]) -> DiscoveryRequest {
+pub(crate) fn request(kind: &str, names: &[&str]) -> DiscoveryRequest {
     DiscoveryRequest {
         type_url: kind.to_owned(),
         resource_names: names.iter().map(|&name| name.to_owned()).collect(),
@@ -45,13 +53,13 @@ fn request(kind: &str, names: &[&str]) -> DiscoveryRequest {
     }
 }
 
-async fn next<T>(stream: &mut Streaming<T>) -> Result<T> {
+pub(crate) async fn next<T>(stream: &mut Streaming<T>) -> Result<T> {
     let message = tokio::time::timeout(DEADLINE, stream.next()).await?;
     Ok(message.context("the stream has ended")??)
 }
 
 /// The names in a response and how many endpoints each has.
-fn assignments(response: &DiscoveryResponse) -> Result<Vec<(String, usize)>> {
+pub(crate) fn assignments(response: &DiscoveryResponse) -> Result<Vec<(String, usize)>> {
     let count = |assignment: &ClusterLoadAssignment| {
         let localities = assignment.endpoints.iter();
         localities.map(|locality| locality.lb_endpoints.len()).sum()

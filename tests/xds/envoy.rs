@@ -15,9 +15,13 @@ use tempfile::TempDir;
 use crate::support::peers::{Peer, free_port};
 use crate::support::process::Process;
 use crate::support::{scratch_folder, wait_for};
+use crate::world::{ClientTls, Index};
 
 /// The two variants of the protocol, as Envoy calls them.
 pub const VARIANTS: [&str; 2] = ["GRPC", "DELTA_GRPC"];
+
+/// What the names of clusters end in that have a stream of their own.
+pub const ALONE: &str = "-alone";
 
 /// A running Envoy that sends everything to a cluster called `web`. It ends with this value.
 pub struct Envoy {
@@ -31,11 +35,23 @@ pub struct Envoy {
 
 impl Envoy {
     /// Starts it with an endpoint cluster for each pair of a name and the name of its resource; the first is called `web`.
+    /// One whose name ends in [`ALONE`] has a stream of its own.
     pub async fn start(
-        index: SocketAddr,
+        index: impl Into<Index>,
         variant: &str,
         clusters: &[(&str, String)],
         metadata: &str,
+    ) -> Result<Self> {
+        Self::start_in_mesh(index, variant, clusters, metadata, None).await
+    }
+
+    /// The same, with a certificate of the mesh, by which it speaks to meshed endpoints.
+    pub async fn start_in_mesh(
+        index: impl Into<Index>,
+        variant: &str,
+        clusters: &[(&str, String)],
+        metadata: &str,
+        mesh: Option<&ClientTls>,
     ) -> Result<Self> {
         // Envoys on one machine share memory by this number.
         static BASE_ID: AtomicU32 = AtomicU32::new(0);
@@ -43,7 +59,15 @@ impl Envoy {
         let (admin, traffic) = (loopback(free_port()?), loopback(free_port()?));
         let folder = scratch_folder("envoy")?;
         let config = folder.path().join("envoy.yaml");
-        let text = bootstrap(index, admin, traffic, variant, clusters, metadata);
+        let text = bootstrap(
+            &index.into(),
+            admin,
+            traffic,
+            variant,
+            clusters,
+            metadata,
+            mesh,
+        );
         std::fs::write(&config, text)?;
         let base_id = std::process::id() % 10_000 * 100 + BASE_ID.fetch_add(1, Ordering::Relaxed);
         let arguments = [
@@ -145,6 +169,22 @@ impl Envoy {
         Ok(names)
     }
 
+    /// Sends requests, one after another, until something else is over; all of them have to succeed. How many there were.
+    pub async fn request_during(&self, other: impl Future<Output = Result<()>>) -> Result<usize> {
+        let mut other = std::pin::pin!(other);
+        let mut count = 0;
+        loop {
+            tokio::select! {
+                over = &mut other => return over.map(|()| count),
+                answer = self.request() => {
+                    let (status, text) = answer?;
+                    anyhow::ensure!(status == 200, "request {count}: {status}: {text}");
+                    count += 1;
+                }
+            }
+        }
+    }
+
     /// Its log.
     pub fn log(&self) -> String {
         self.process.log_text()
@@ -163,16 +203,26 @@ async fn get(server: SocketAddr, path: &str) -> Result<(u16, String)> {
 }
 
 fn bootstrap(
-    index: SocketAddr,
+    index: &Index,
     admin: SocketAddr,
     traffic: SocketAddr,
     variant: &str,
     clusters: &[(&str, String)],
     metadata: &str,
+    mesh: Option<&ClientTls>,
 ) -> String {
+    let matches = mesh.map_or_else(String::new, transport_socket_matches);
     let clusters: Vec<String> = clusters
         .iter()
         .map(|(name, resource)| {
+            let source = if name.ends_with(ALONE) {
+                let service = "{envoy_grpc: {cluster_name: index}}";
+                format!(
+                    "api_config_source: {{api_type: {variant}, transport_api_version: V3, grpc_services: [{service}]}}"
+                )
+            } else {
+                "ads: {}".to_owned()
+            };
             format!(
                 r#"
   - name: {name}
@@ -182,12 +232,17 @@ fn bootstrap(
     common_lb_config: {{locality_weighted_lb_config: {{}}}}
     eds_cluster_config:
       service_name: "{resource}"
-      eds_config: {{resource_api_version: V3, ads: {{}}}}"#
+      eds_config: {{resource_api_version: V3, {source}}}{matches}"#
             )
         })
         .collect();
     let clusters = clusters.concat();
-    let (index_port, admin_port, traffic_port) = (index.port(), admin.port(), traffic.port());
+    let index_port = index.address.port();
+    let (admin_port, traffic_port) = (admin.port(), traffic.port());
+    let tls = index
+        .tls
+        .as_ref()
+        .map_or_else(String::new, transport_socket);
     format!(
         r#"
 node: {{id: gateway, cluster: gateways, metadata: {{{metadata}}}}}
@@ -227,7 +282,59 @@ static_resources:
         explicit_http_config: {{http2_protocol_options: {{}}}}
     load_assignment:
       cluster_name: index
-      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {index_port}}}}}}}}}]}}]{clusters}
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {index_port}}}}}}}}}]}}]{tls}{clusters}
 "#
+    )
+}
+
+/// How it speaks to endpoints, as `docs/gateways.md` says.
+fn transport_socket_matches(mesh: &ClientTls) -> String {
+    let (certificate, key) = mesh.identity.as_ref().expect("it has a certificate");
+    format!(
+        r#"
+    transport_socket_matches:
+    - name: linkerd
+      match: {{l5d: mtls}}
+      transport_socket:
+        name: tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+          auto_host_sni: true
+          auto_sni_san_validation: true
+          common_tls_context:
+            tls_params: {{tls_minimum_protocol_version: TLSv1_3, tls_maximum_protocol_version: TLSv1_3}}
+            tls_certificates: [{{certificate_chain: {{filename: "{}"}}, private_key: {{filename: "{}"}}}}]
+            validation_context: {{trusted_ca: {{filename: "{}"}}}}
+    - name: plain
+      match: {{}}
+      transport_socket: {{name: raw, typed_config: {{"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}}"#,
+        certificate.display(),
+        key.display(),
+        mesh.ca.display()
+    )
+}
+
+/// How it connects to an index that is secured.
+fn transport_socket(tls: &ClientTls) -> String {
+    let own = tls.identity.as_ref().map_or_else(String::new, |(certificate, key)| {
+        format!(
+            r#"
+          tls_certificates: [{{certificate_chain: {{filename: "{}"}}, private_key: {{filename: "{}"}}}}]"#,
+            certificate.display(),
+            key.display()
+        )
+    });
+    format!(
+        r#"
+    transport_socket:
+      name: tls
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+        sni: localhost
+        common_tls_context:{own}
+          validation_context:
+            trusted_ca: {{filename: "{}"}}
+            match_typed_subject_alt_names: [{{san_type: DNS, matcher: {{exact: localhost}}}}]"#,
+        tls.ca.display()
     )
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::backends::Backends;
-use crate::envoy::{Envoy, VARIANTS};
+use crate::envoy::{ALONE, Envoy, VARIANTS};
 use crate::support::run;
 use crate::world::{Member, World, name};
 
@@ -71,6 +71,30 @@ fn a_service_that_is_not_there_keeps_no_gateway_from_starting_and_may_come() {
             world.put("web", &[Member::ready(ONE)])?;
             envoy.until_hosts("web", &[ONE]).await?;
             assert_eq!(envoy.answerers(2).await?.len(), 1, "{variant}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs Envoy: scripts/test xds"]
+fn a_cluster_may_have_a_stream_of_its_own() {
+    run(async {
+        for variant in VARIANTS {
+            let backends = Backends::start(&[ONE, TWO]).await?;
+            let world = World::start(backends.port).await?;
+            world.put("web", &[Member::ready(ONE)])?;
+            let alone = format!("web{ALONE}");
+            let clusters = [("web", name("web")), (alone.as_str(), name("web"))];
+            let envoy = Envoy::start(world.xds(), variant, &clusters, "").await?;
+            envoy.until_hosts(&alone, &[ONE]).await?;
+            world.put("web", &[Member::ready(TWO)])?;
+            envoy.until_hosts(&alone, &[TWO]).await?;
+            envoy.until_hosts("web", &[TWO]).await?;
+            let metrics = world.tributary().metrics().await?;
+            let both = if variant == "GRPC" { "sotw" } else { "delta" };
+            let both = format!("tributary_xds_streams_open{{variant=\"{both}\"}} 2");
+            assert!(metrics.contains(&both), "{metrics}");
         }
         Ok(())
     });

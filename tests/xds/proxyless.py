@@ -1,7 +1,8 @@
 """A client of gRPC that resolves names by xDS, and the servers that it balances over.
 
 Arguments: the port of the servers, then their addresses. Each server answers with its own address. Lines of JSON come in and go
-out: {"call": NAME, "times": N} is answered with who answered how often and what failed.
+out: {"call": NAME, "times": N} is answered with who answered how often and what failed; {"stop": ADDRESS} and
+{"start": ADDRESS} end a server and begin it again, and are answered with the address.
 """
 
 import collections
@@ -25,16 +26,13 @@ class Who(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(lambda request, context: self.address)
 
 
-def serve(port, addresses):
-    servers = []
-    for address in addresses:
-        pool = concurrent.futures.ThreadPoolExecutor(2)
-        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
-        server.add_generic_rpc_handlers((Who(address),))
-        server.add_insecure_port(f"{address}:{port}")
-        server.start()
-        servers.append(server)
-    return servers
+def serve(port, address):
+    pool = concurrent.futures.ThreadPoolExecutor(2)
+    server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers((Who(address),))
+    server.add_insecure_port(f"{address}:{port}")
+    server.start()
+    return server
 
 
 def call(channel, times):
@@ -49,16 +47,26 @@ def call(channel, times):
 
 
 def main():
-    servers = serve(sys.argv[1], sys.argv[2:])
+    port, *addresses = sys.argv[1:]
+    servers = {address: serve(port, address) for address in addresses}
     channels = {}
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        name = asked["call"]
-        if name not in channels:
-            channels[name] = grpc.insecure_channel(f"xds:///{name}")
-        print(json.dumps(call(channels[name], asked["times"])), flush=True)
-    for server in servers:
+        if "stop" in asked:
+            servers.pop(asked["stop"]).stop(None).wait()
+            answer = asked["stop"]
+        elif "start" in asked:
+            servers[asked["start"]] = serve(port, asked["start"])
+            answer = asked["start"]
+        else:
+            name = asked["call"]
+            if name not in channels:
+                target = name if name.startswith("xds:") else f"xds:///{name}"
+                channels[name] = grpc.insecure_channel(target)
+            answer = call(channels[name], asked["times"])
+        print(json.dumps(answer), flush=True)
+    for server in servers.values():
         server.stop(None)
 
 

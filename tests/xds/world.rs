@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::Result;
 
 use crate::support::manifests::Manifests;
 use crate::support::peers::free_port;
+use crate::support::services::pod;
 use crate::support::tributary::Tributary;
 
 /// A home cluster and its product.
@@ -14,7 +16,26 @@ pub struct World {
     manifests: Manifests,
     tributary: Option<Tributary>,
     xds: SocketAddr,
+    arguments: Vec<String>,
     port: u16,
+}
+
+/// Where a client finds xDS, and what it takes to be let in.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// The listener.
+    pub address: SocketAddr,
+    /// How it is secured, if it is.
+    pub tls: Option<ClientTls>,
+}
+
+/// What a client has for TLS.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    /// The authority that it trusts.
+    pub ca: PathBuf,
+    /// Its own certificate and key, if it has one.
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// One endpoint of a Service.
@@ -23,6 +44,8 @@ pub struct Member<'a> {
     ip: &'a str,
     zone: &'a str,
     terminating: bool,
+    /// The service account of the meshed Pod that it is, if it is one.
+    account: Option<&'a str>,
 }
 
 // === impl Member ===
@@ -34,6 +57,15 @@ impl<'a> Member<'a> {
             ip,
             zone: "za",
             terminating: false,
+            account: None,
+        }
+    }
+
+    /// A ready endpoint that is a meshed Pod with a service account.
+    pub fn meshed(ip: &'a str, account: &'a str) -> Self {
+        Self {
+            account: Some(account),
+            ..Self::ready(ip)
         }
     }
 
@@ -51,10 +83,16 @@ impl<'a> Member<'a> {
 impl World {
     /// Starts the product; endpoints are at `port`.
     pub async fn start(port: u16) -> Result<Self> {
+        Self::start_with(port, &[]).await
+    }
+
+    /// The same, with arguments.
+    pub async fn start_with(port: u16, arguments: &[&str]) -> Result<Self> {
         let mut world = Self {
             manifests: Manifests::new()?,
             tributary: None,
             xds: SocketAddr::from(([127, 0, 0, 1], free_port()?)),
+            arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
             port,
         };
         world.start_again().await?;
@@ -64,7 +102,8 @@ impl World {
     /// Starts the product where it was before.
     pub async fn start_again(&mut self) -> Result<()> {
         let xds = self.xds.to_string();
-        let arguments = ["--xds-addr", &xds, "--drain-timeout", "0s"];
+        let mut arguments = vec!["--xds-addr", &xds, "--drain-timeout", "0s"];
+        arguments.extend(self.arguments.iter().map(String::as_str));
         let tributary = Tributary::serve_manifests(self.manifests.path(), &arguments).await?;
         self.tributary = Some(tributary);
         Ok(())
@@ -76,6 +115,11 @@ impl World {
             tributary.terminate().await?;
         }
         Ok(())
+    }
+
+    /// Ends the product as a failing machine does.
+    pub fn kill(&mut self) {
+        self.tributary = None;
     }
 
     /// Where xDS is served.
@@ -109,6 +153,14 @@ impl World {
     pub fn delete(&self, service: &str) -> Result<()> {
         let file = self.manifests.path().join(format!("home/{service}.yaml"));
         Ok(std::fs::remove_file(file)?)
+    }
+}
+
+// === impl Index ===
+
+impl From<SocketAddr> for Index {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, tls: None }
     }
 }
 
@@ -148,6 +200,20 @@ endpoints:
             member.ip, member.zone, member.terminating
         )
         .expect("a text takes everything");
+        if member.account.is_some() {
+            let target = format!("{{kind: Pod, name: {}, namespace: shop}}", pod_name(member));
+            writeln!(text, "  targetRef: {target}").expect("a text takes everything");
+        }
+    }
+    for member in members {
+        if let Some(account) = member.account {
+            text += "---";
+            text += &pod("shop", account, &pod_name(member), member.ip);
+        }
     }
     text
+}
+
+fn pod_name(member: &Member<'_>) -> String {
+    format!("pod-{}", member.ip.replace('.', "-"))
 }

@@ -287,7 +287,9 @@ impl Session {
         }
         let state = &mut self.kinds[kind.index()];
         state.put_back(later);
-        let due = delta && state.take_wildcard_due();
+        // A wildcard is answered by what it stands for, as soon as anything of that is known.
+        let known = !response.is_empty() || !state.waits();
+        let due = delta && known && state.take_wildcard_due();
         (due || !response.is_empty()).then(|| self.finish(response))
     }
 

@@ -132,7 +132,12 @@ impl Subscriptions {
     }
 
     pub(super) fn is_answered(&self) -> bool {
-        !self.is_pending() && !self.by_name.values().any(|named| named.waits)
+        !self.is_pending() && !self.waits()
+    }
+
+    /// Whether a name was looked up and is not known well enough yet.
+    pub(super) fn waits(&self) -> bool {
+        self.by_name.values().any(|named| named.waits)
     }
 
     pub(super) fn take_pending(&mut self) -> BTreeSet<Arc<str>> {
