@@ -69,7 +69,7 @@ pub(super) struct XdsArgs {
     #[arg(long, value_name = "DURATION", env = "TRIBUTARY_XDS_MAX_CONNECTION_AGE", default_value = "30m", value_parser = parse_duration)]
     xds_max_connection_age: Duration,
 
-    /// Streams of xDS that one client address may have open at once; more are refused with RESOURCE_EXHAUSTED
+    /// Streams of xDS that one client address may have open at once; more are refused
     #[arg(long, value_name = "NUMBER", env = "TRIBUTARY_XDS_MAX_STREAMS_PER_PEER", default_value = "10000", value_parser = parse_limit)]
     xds_max_streams_per_peer: usize,
 

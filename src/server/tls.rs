@@ -160,18 +160,18 @@ impl Reload {
     }
 
     async fn look(&mut self) {
-        let (read, made) = match Contents::read(&self.files).await {
+        let (found, config) = match Contents::read(&self.files).await {
             Ok(contents) => {
-                let made = contents.config(&self.files);
-                (Read::Contents(contents), made)
+                let config = contents.config(&self.files);
+                (Read::Contents(contents), config)
             }
             Err(error) => (Read::Failed(chain(&error)), Err(error)),
         };
-        if read == self.read {
+        if found == self.read {
             return;
         }
-        self.read = read;
-        match made {
+        self.read = found;
+        match config {
             Ok(config) => {
                 self.metrics.reloaded("ok");
                 self.config.send_replace(Arc::new(config));

@@ -72,7 +72,9 @@ async function main() {
     } else {
       const name = asked.call;
       const target = name.startsWith('xds:') ? name : `xds:///${name}`;
-      clients[name] = clients[name] || new grpc.Client(target, grpc.credentials.createInsecure());
+      // What has a parameter is no name of a host, which `:authority` has to be.
+      const options = name.includes('?') ? { 'grpc.default_authority': 'web' } : {};
+      clients[name] = clients[name] || new grpc.Client(target, grpc.credentials.createInsecure(), options);
       answer = await call(clients[name], asked.times);
     }
     console.log(JSON.stringify(answer));

@@ -82,19 +82,20 @@ impl Target {
             cluster,
             preference,
         } = self;
-        let mut plain = instance
-            .as_ref()
-            .map_or_else(String::new, |instance| format!("{instance}."));
-        plain += &format!("{}.{}.svc.{domain}:{port}", service.name, service.namespace);
-        if let Some(cluster) = cluster {
-            plain += &format!("|cluster={cluster}");
-        }
-        match preference {
-            None => {}
-            Some(Preference::None) => plain += "|prefer=none",
-            Some(Preference::Local) => plain += "|prefer=local",
-        }
-        Cow::Owned(plain)
+        let instance = instance.as_ref().map(|instance| format!("{instance}."));
+        let cluster = cluster.as_ref().map(|name| format!("|cluster={name}"));
+        let preference = match preference {
+            None => "",
+            Some(Preference::None) => "|prefer=none",
+            Some(Preference::Local) => "|prefer=local",
+        };
+        Cow::Owned(format!(
+            "{}{}.{}.svc.{domain}:{port}{}{preference}",
+            instance.unwrap_or_default(),
+            service.name,
+            service.namespace,
+            cluster.unwrap_or_default()
+        ))
     }
 
     fn parse_plain(name: &str, domain: &Arc<str>) -> Result<Self, NameError> {
@@ -115,6 +116,8 @@ impl Target {
             return Err(NameError::Xdstp);
         };
         let id = percent_decoded(id).ok_or(NameError::Xdstp)?;
+        // Clients that put a target into a template may take parameters for a part of it.
+        let (id, of_target) = id.split_once('?').unwrap_or((&id, ""));
         let parts: Vec<&str> = id.split('/').collect();
         let mut target = match parts[..] {
             [namespace, service, port] => Self {
@@ -127,7 +130,8 @@ impl Target {
             [plain] => Self::parse_plain(plain, domain)?,
             _ => return Err(NameError::Xdstp),
         };
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let parameters = of_target.split('&').chain(query.split('&'));
+        for parameter in parameters.filter(|parameter| !parameter.is_empty()) {
             target.set(&percent_decoded(parameter).ok_or(NameError::Xdstp)?)?;
         }
         Ok(target)
@@ -316,6 +320,10 @@ mod tests {
             (
                 "shop/web/80?cluster=east&prefer=local",
                 "web.shop.svc.cluster.local:80|cluster=east|prefer=local",
+            ),
+            (
+                "shop/web/80%3Fprefer%3Dlocal",
+                "web.shop.svc.cluster.local:80|prefer=local",
             ),
             (
                 "web-0.web.shop.svc.cluster.local:80",

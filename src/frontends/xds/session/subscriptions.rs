@@ -190,11 +190,9 @@ impl Subscriptions {
             if self.by_name.contains_key(&name) {
                 continue;
             }
-            let named = self.by_name.entry(Arc::clone(&name)).or_default();
-            named.covered = true;
-            match self.initial.remove(&name) {
-                Some(version) => self.sent(&name, Sent::Present(version)),
-                None => {}
+            self.by_name.entry(Arc::clone(&name)).or_default().covered = true;
+            if let Some(version) = self.initial.remove(&name) {
+                self.sent(&name, Sent::Present(version));
             }
             self.pending.insert(Arc::clone(&name));
             added.push(name);
