@@ -47,7 +47,7 @@ impl Counts {
 
 impl BehindEndpoints {
     pub(super) fn add(&mut self, chunk: &Chunk) {
-        for joined in &chunk.joined {
+        for (_, joined) in chunk.endpoints() {
             if let Some(count) = self.of(joined) {
                 *count += 1;
             }
@@ -55,7 +55,7 @@ impl BehindEndpoints {
     }
 
     pub(super) fn subtract(&mut self, chunk: &Chunk) {
-        for joined in &chunk.joined {
+        for (_, joined) in chunk.endpoints() {
             if let Some(count) = self.of(joined) {
                 *count -= 1;
             }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Backing, ExternalWorkload, PodName, SliceFacts, Text, Workload};
+use crate::model::{Backing, Endpoint, ExternalWorkload, PodName, SliceFacts, Text, Workload};
 
 /// One slice, joined with what is behind its addresses. Immutable: a change makes a new chunk.
 #[derive(Debug)]
@@ -12,8 +12,8 @@ pub struct Chunk {
     pub name: Text,
     /// What the slice says.
     pub facts: Arc<SliceFacts>,
-    /// What is behind each of its endpoints, in the same order.
-    pub joined: Box<[Joined]>,
+    /// What is behind each of its endpoints, in the same order; `None` if every address stands for itself.
+    joined: Option<Box<[Joined]>>,
 }
 
 /// What was found behind an endpoint.
@@ -43,6 +43,26 @@ pub enum Held {
     PodWithoutAddress,
     /// The ExternalWorkload it names is not known, as always in a linked cluster, where they are not watched.
     ExternalWorkloadUnknown,
+}
+
+/// What is behind an address that stands for itself.
+static ADDRESS: Joined = Joined::Address;
+
+// === impl Chunk ===
+
+impl Chunk {
+    /// The endpoints of the slice in order, each with what is behind it.
+    pub fn endpoints(&self) -> impl Iterator<Item = (&Endpoint, &Joined)> {
+        let endpoints = self.facts.endpoints.iter().enumerate();
+        endpoints.map(|(place, endpoint)| (endpoint, self.joined(place)))
+    }
+
+    /// What is behind the endpoint at a place in the slice; the place has to be there.
+    pub(super) fn joined(&self, place: usize) -> &Joined {
+        self.joined
+            .as_ref()
+            .map_or(&ADDRESS, |joined| &joined[place])
+    }
 }
 
 // === impl Held ===
@@ -82,7 +102,15 @@ pub(super) fn join(
     pod: impl Fn(&PodName) -> Option<Arc<Workload>>,
     external: impl Fn(&Text) -> Option<Arc<ExternalWorkload>>,
 ) -> Chunk {
-    let joined = facts
+    let is_address = |endpoint: &Endpoint| endpoint.backing == Backing::Address;
+    if facts.endpoints.iter().all(is_address) {
+        return Chunk {
+            name,
+            facts,
+            joined: None,
+        };
+    }
+    let joined: Box<[Joined]> = facts
         .endpoints
         .iter()
         .map(|endpoint| match &endpoint.backing {
@@ -108,6 +136,6 @@ pub(super) fn join(
     Chunk {
         name,
         facts,
-        joined,
+        joined: Some(joined),
     }
 }

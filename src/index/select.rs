@@ -470,7 +470,7 @@ impl ViewEndpoint {
 
     /// What was found behind it.
     pub fn joined(&self) -> &Joined {
-        &self.chunk.joined[self.position as usize]
+        self.chunk.joined(self.position as usize)
     }
 
     /// The Pod behind it, if there is one.

@@ -343,8 +343,16 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            self.alarms.woken.lock().push_back(self.slot);
+        if self.woken.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let is_first = {
+            let mut woken = self.alarms.woken.lock();
+            woken.push_back(self.slot);
+            woken.len() == 1
+        };
+        // Whoever was first has woken the task, and it does not sleep while anybody stands in the list.
+        if is_first {
             self.alarms.task.wake();
         }
     }

@@ -1,12 +1,10 @@
 //! The life of one `Get` stream.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::Stream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -140,8 +138,7 @@ impl Opened {
         open_stream: OpenStream,
     ) -> impl Stream<Item = Piece> + Send {
         Running {
-            frames: VecDeque::new(),
-            since: None,
+            unsent: Unsent::default(),
             next: Some(self.first),
             sent: None,
             dispatch: self.dispatch,
@@ -154,10 +151,8 @@ impl Opened {
 }
 
 struct Running {
-    /// Messages of `sent` that have not been handed over yet.
-    frames: VecDeque<Bytes>,
-    /// Of these.
-    since: Option<Instant>,
+    /// Of `sent`.
+    unsent: Unsent,
     next: Option<Arc<ViewVersion>>,
     sent: Option<Arc<ViewVersion>>,
     dispatch: Dispatch,
@@ -165,6 +160,33 @@ struct Running {
     translation: Arc<Translation>,
     ending: Ending,
     open_stream: OpenStream,
+}
+
+/// Messages that have not been handed over yet.
+#[derive(Debug, Default)]
+struct Unsent {
+    /// All that belong together, as long as some of them are left.
+    frames: Option<Frames>,
+    /// Of the next one.
+    place: usize,
+    since: Option<Instant>,
+}
+
+// === impl Unsent ===
+
+impl Unsent {
+    fn take_next(&mut self) -> Option<Piece> {
+        let frames = self.frames.as_ref()?;
+        let message = frames.get(self.place).map(|bytes| Message {
+            bytes: bytes.clone(),
+            since: self.since,
+        });
+        self.place += 1;
+        if self.place >= frames.len() {
+            self.frames = None;
+        }
+        message
+    }
 }
 
 // === impl Running ===
@@ -175,14 +197,16 @@ impl Stream for Running {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
         let this = &mut *self;
         loop {
-            if let Some(bytes) = this.frames.pop_front() {
-                this.open_stream.sent(bytes.len());
-                let since = this.since;
-                return Poll::Ready(Some(Piece { bytes, since }));
+            if let Some(message) = this.unsent.take_next() {
+                this.open_stream.sent(message.bytes.len());
+                return Poll::Ready(Some(message));
             }
             if let Some(next) = this.next.take() {
-                this.frames.extend(this.frames_to(&next).iter().cloned());
-                this.since = this.sent.is_some().then(|| next.since());
+                this.unsent = Unsent {
+                    frames: Some(this.frames_to(&next)),
+                    place: 0,
+                    since: this.sent.is_some().then(|| next.since()),
+                };
                 this.sent = Some(next);
                 continue;
             }

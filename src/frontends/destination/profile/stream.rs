@@ -205,7 +205,7 @@ impl Profiles {
         let chunks = self.catalog.instances(&service).unwrap_or_default();
         let instance = chunks
             .iter()
-            .flat_map(|chunk| chunk.facts.endpoints.iter().zip(&chunk.joined))
+            .flat_map(|chunk| chunk.endpoints())
             .find(|(endpoint, _)| endpoint.hostname.as_ref() == Some(&hostname));
         let Some((endpoint, joined)) = instance else {
             return Err(NoProfile::NoSuchInstance(service, hostname));
