@@ -7,6 +7,9 @@ ARG RUNTIME_IMAGE=gcr.io/distroless/cc-debian12:nonroot@sha256:9dac0a79194e45a7d
 FROM ${BUILD_IMAGE} AS build
 # The toolchain of rust-toolchain.toml, which the image has, without the components that only development needs.
 ENV RUSTUP_TOOLCHAIN=1.95.0
+# For jemalloc; whichever version the pinned image's distribution has.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install --yes --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 # Equal sources give an equal binary: no paths of this machine in it, nothing left of earlier builds, no identifier by chance.
 ENV CARGO_INCREMENTAL=0 \
     RUSTFLAGS="--remap-path-prefix=/src=. --remap-path-prefix=/usr/local/cargo=cargo -C link-arg=-Wl,--build-id=none"
@@ -16,7 +19,7 @@ COPY . .
 ARG TARGETARCH
 RUN --mount=type=cache,id=tributary-registry,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=tributary-target-${TARGETARCH},target=/src/target,sharing=locked \
-    cargo build --locked --profile dist --bin tributary \
+    cargo build --locked --profile dist --features jemalloc --bin tributary \
     && install -D -m 0755 target/dist/tributary /out/tributary
 
 # No shell, no package manager: libc, libgcc and the certificates of public authorities, for API servers that have one.

@@ -8,6 +8,11 @@ use tributary::cli::{self, Verdict};
 use tributary::config::{self, Command, Stop, UsageError};
 use tributary::{app, demo, telemetry};
 
+/// Streams come and go by the thousand, and each message of a connection is put together in a buffer of its own.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let outcome = match config::read(std::env::args_os()) {
         Ok(command) => run(command),

@@ -177,7 +177,7 @@ struct Unsent {
 impl Unsent {
     fn take_next(&mut self) -> Option<Piece> {
         let frames = self.frames.as_ref()?;
-        let message = frames.get(self.place).map(|bytes| Message {
+        let message = frames.get(self.place).map(|bytes| Piece {
             bytes: bytes.clone(),
             since: self.since,
         });
