@@ -93,16 +93,16 @@ impl Catalog {
     }
 
     /// What every Service of the home cluster says of itself, in no order.
-    pub fn services(&self) -> Vec<(ServiceName, Arc<ServiceFacts>)> {
+    pub fn service_facts(&self) -> Vec<(ServiceName, Arc<ServiceFacts>)> {
         let services = self.0.services.read();
         let facts = services.iter().filter_map(|(service, channel)| {
-            let facts = channel.latest.borrow().snapshot.facts.clone()?;
+            let facts = channel.latest().snapshot.facts.clone()?;
             Some((service.clone(), facts))
         });
         facts.collect()
     }
 
-    /// Tells when [`Self::services`] may be something else.
+    /// Tells when [`Self::service_facts`] may be something else.
     pub fn watch_services(&self) -> watch::Receiver<()> {
         self.0.service_news.subscribe()
     }

@@ -130,7 +130,7 @@ fn endpoints_gone(before: &ServiceSnapshot, after: &ServiceSnapshot) -> usize {
         .iter()
         .flat_map(|member| member.chunks.iter())
         .filter(|chunk| !shared.contains(&Arc::as_ptr(chunk)))
-        .map(|chunk| chunk.joined.len())
+        .map(|chunk| chunk.facts.endpoints.len())
         .sum()
 }
 

@@ -76,7 +76,7 @@ impl Listing {
 impl Names {
     fn of(catalog: &Catalog, domain: &str) -> Self {
         let mut names: BTreeMap<Namespace, Vec<Arc<str>>> = BTreeMap::new();
-        for (service, facts) in catalog.services() {
+        for (service, facts) in catalog.service_facts() {
             if facts.external_name {
                 continue;
             }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use prometheus_client::registry::Registry;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
@@ -43,7 +44,9 @@ impl Scene {
     }
 
     async fn load(&self) -> Result<(Tls, Reload), TlsError> {
-        Tls::load(self.files.clone(), &crate::server::Metrics::default()).await
+        let (mut ours, mut linkerd) = (Registry::default(), Registry::default());
+        let metrics = crate::server::Metrics::register(&mut ours, &mut linkerd).unwrap();
+        Tls::load(self.files.clone(), &metrics).await
     }
 }
 

@@ -187,7 +187,7 @@ pub(super) fn of_slice(
     let is_refused = |ip| refused.is_some_and(|refused| refused.addresses.contains(&ip));
     let mut rejected: BTreeMap<Rejection, (usize, IpAddr)> = BTreeMap::new();
     let mut endpoints = Vec::with_capacity(chunk.facts.endpoints.len());
-    for (endpoint, joined) in chunk.facts.endpoints.iter().zip(&chunk.joined) {
+    for (endpoint, joined) in chunk.endpoints() {
         let rejection = rejection(inputs, member, endpoint, ports, claims)
             .or_else(|| is_refused(endpoint.address).then_some(Rejection::Refused))
             .or_else(|| (endpoints.len() >= ENDPOINTS_MAX).then_some(Rejection::TooMany));
