@@ -349,10 +349,10 @@ impl App {
             streams.clone(),
         );
         let mut routes = Routes::default()
-            .add(destination)
-            .add(IntrospectionServer::new(introspection));
+            .serving(destination)
+            .serving(IntrospectionServer::new(introspection));
         if let Some(clients) = clients {
-            routes = routes.add(XdsIntrospectionServer::new(clients));
+            routes = routes.serving(XdsIntrospectionServer::new(clients));
         }
         let readiness = self.readiness.clone();
         let settings = server::Settings {

@@ -173,9 +173,9 @@ pub async fn serve(
     let requests = Requests::default();
     info!(%addr, "gRPC server listening");
     let beside = Routes::default()
-        .add(health_service)
-        .add(descriptors().build_v1()?)
-        .add(descriptors().build_v1alpha()?);
+        .serving(health_service)
+        .serving(descriptors().build_v1()?)
+        .serving(descriptors().build_v1alpha()?);
     let offer = Offer {
         routes,
         beside,

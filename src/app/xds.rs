@@ -48,7 +48,9 @@ impl App {
             task.run(rest).await;
             ("xDS names", Ok(()))
         });
-        let routes = Routes::default().add(xds.aggregated()).add(xds.endpoints());
+        let routes = Routes::default()
+            .serving(xds.aggregated())
+            .serving(xds.endpoints());
         let introspection = xds.introspection();
         let readiness = self.readiness.clone();
         let settings = server::Settings {

@@ -118,14 +118,13 @@ impl Collector for ClusterCollector {
                 metric.encode_family(&labels)?.encode_gauge(&held)?;
             }
         }
-        let views = i64::try_from(self.0.view_count()).unwrap_or(i64::MAX);
-        let mut metric = encoder.encode_descriptor(
-            "views",
-            "Views that streams share now",
-            None,
-            MetricType::Gauge,
-        )?;
-        metric.encode_gauge(&views)?;
+        self.encode_shared(&mut encoder)
+    }
+}
+
+impl ClusterCollector {
+    /// What is there of everything together.
+    fn encode_shared(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let Delivery {
             coalesced,
             pinned_bytes,
@@ -138,30 +137,39 @@ impl Collector for ClusterCollector {
                 MetricType::Counter,
             )?
             .encode_counter::<NoLabelSet, _, u64>(&coalesced.get(), None)?;
-        encoder
-            .encode_descriptor(
+        let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        let gauges = [
+            (
+                "views",
+                "Views that streams share now",
+                None,
+                count(self.0.view_count()),
+            ),
+            (
                 "pinned",
                 "Views that are kept for streams only which have not been told the latest",
-                Some(&Unit::Bytes),
-                MetricType::Gauge,
-            )?
-            .encode_gauge(&pinned_bytes.get())?;
-        let followed = i64::try_from(self.0.followed_count()).unwrap_or(i64::MAX);
-        let mut metric = encoder.encode_descriptor(
-            "followed",
-            "Services, addresses, ServiceProfiles and Nodes that streams follow one by one now",
-            None,
-            MetricType::Gauge,
-        )?;
-        metric.encode_gauge(&followed)?;
-        let services = i64::try_from(self.0.service_count()).unwrap_or(i64::MAX);
-        let mut metric = encoder.encode_descriptor(
-            "services",
-            "Services of the home cluster, and those gone that streams still wait for",
-            None,
-            MetricType::Gauge,
-        )?;
-        metric.encode_gauge(&services)
+                Some(Unit::Bytes),
+                pinned_bytes.get(),
+            ),
+            (
+                "followed",
+                "Services, addresses, ServiceProfiles and Nodes that streams follow one by one now",
+                None,
+                count(self.0.followed_count()),
+            ),
+            (
+                "services",
+                "Services of the home cluster, and those gone that streams still wait for",
+                None,
+                count(self.0.service_count()),
+            ),
+        ];
+        for (name, help, unit, value) in &gauges {
+            encoder
+                .encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?
+                .encode_gauge(value)?;
+        }
+        Ok(())
     }
 }
 

@@ -49,7 +49,7 @@ mod tests {
         let (departures, lag_seconds) = (Departures::default(), Histogram::new([1.0]));
         let mut registry = Registry::default();
         registry.register("lag", "", lag_seconds.clone());
-        let check = |within_a_second: u32, all: u32| {
+        let check = |within_a_second: usize, all: usize| {
             let mut text = String::new();
             prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
             let count = |line: String| assert!(text.contains(&line), "{line} {text}");
@@ -68,6 +68,6 @@ mod tests {
         let many = (0..10 * DIFFERENT_MAX as u64).map(Duration::from_micros);
         many.for_each(|age| departures.add(now + age));
         departures.leave(&lag_seconds);
-        check(1 + DIFFERENT_MAX as u32, 2 + DIFFERENT_MAX as u32);
+        check(1 + DIFFERENT_MAX, 2 + DIFFERENT_MAX);
     }
 }

@@ -29,7 +29,7 @@ pub struct Routes(HashMap<&'static str, Arc<dyn Fn(Request) -> Answering + Send 
 impl Routes {
     /// Serves this one too.
     #[must_use]
-    pub fn add<S, B>(mut self, service: S) -> Self
+    pub fn serving<S, B>(mut self, service: S) -> Self
     where
         S: Service<Request, Response = http::Response<B>, Error = Infallible> + NamedService,
         S: Clone + Send + Sync + 'static,
@@ -110,7 +110,9 @@ mod tests {
     }
 
     async fn check(path: &str, code: i32) {
-        let routes = Routes::default().add(Numbered::<5>).add(Numbered::<6>);
+        let routes = Routes::default()
+            .serving(Numbered::<5>)
+            .serving(Numbered::<6>);
         let request = http::Request::builder().uri(path).body(Body::empty());
         let response = routes.answer(request.unwrap()).await;
         let status = Status::from_header_map(response.headers()).unwrap();

@@ -195,15 +195,15 @@ fn watcher(files: &TlsFiles, changed: &Arc<Notify>) -> Result<RecommendedWatcher
         }
     };
     let mut watcher = notify::recommended_watcher(handler)?;
-    let mut watched: Vec<&Path> = Vec::new();
+    let mut seen: Vec<&Path> = Vec::new();
     for file in files.all() {
         let folder = match file.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        if !watched.contains(&folder) {
+        if !seen.contains(&folder) {
             watcher.watch(folder, RecursiveMode::NonRecursive)?;
-            watched.push(folder);
+            seen.push(folder);
         }
     }
     Ok(watcher)

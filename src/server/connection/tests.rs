@@ -127,7 +127,7 @@ fn connection(
     metrics: &Metrics,
 ) -> impl Future<Output = ()> + use<> {
     let offer = Arc::new(Offer {
-        routes: Routes::default().add(News(news.clone())),
+        routes: Routes::default().serving(News(news.clone())),
         beside: Routes::default(),
         calls: Calls::default(),
         requests: Requests::default(),

@@ -96,8 +96,8 @@ fn a_lean_answer_leaves_out_what_its_clients_make_nothing_of() {
     let members = || vec![Member::sample(socket, "a", 0, Some(identity))];
     let rich = Assignment::new(members(), Detail::Rich).resource("web");
     let lean = Assignment::new(members(), Detail::Lean).resource("web");
-    let len = read(&lean).encoded_len();
-    assert!(len < 60, "{len}");
+    let size = read(&lean).encoded_len();
+    assert!(size < 60, "{size}");
     let message = read(&rich);
     let endpoint = &message.endpoints[0].lb_endpoints[0];
     let Some(lb_endpoint::HostIdentifier::Endpoint(host)) = &endpoint.host_identifier else {
