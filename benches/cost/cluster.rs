@@ -97,15 +97,13 @@ impl Cluster {
     }
 
     /// Makes one change; returns when those who watch have been sent it.
-    pub fn change(&self, service: u32, change: Change) -> io::Result<()> {
-        self.shared.change([service], change)?;
-        Ok(())
+    pub fn change(&self, service: u32, change: Change) {
+        self.shared.change([service], change);
     }
 
     /// Makes a change to each of some Services, all at once.
-    pub fn change_all(&self, services: Range<u32>, change: Change) -> io::Result<()> {
-        self.shared.change(services, change)?;
-        Ok(())
+    pub fn change_all(&self, services: Range<u32>, change: Change) {
+        self.shared.change(services, change);
     }
 
     /// Makes many changes in a thread of its own, and sends them as fast as they are taken. Ends with when that began.
@@ -113,7 +111,7 @@ impl Cluster {
         &self,
         services: impl IntoIterator<Item = u32> + Send + 'static,
         change: Change,
-    ) -> JoinHandle<io::Result<Instant>> {
+    ) -> JoinHandle<Instant> {
         let shared = Arc::clone(&self.shared);
         std::thread::spawn(move || shared.change(services, change))
     }
@@ -161,11 +159,8 @@ impl Shared {
         }
     }
 
-    fn change(
-        &self,
-        services: impl IntoIterator<Item = u32>,
-        change: Change,
-    ) -> io::Result<Instant> {
+    /// When it began to send.
+    fn change(&self, services: impl IntoIterator<Item = u32>, change: Change) -> Instant {
         // Held until everything is sent: a watch that is resumed meanwhile goes on after it.
         let mut world = self.world.lock();
         let mut bytes = Vec::new();
@@ -180,7 +175,7 @@ impl Shared {
             // Whoever is gone comes back and asks for what it has missed.
             (&watcher.socket).write_all(&bytes).ok();
         }
-        Ok(start)
+        start
     }
 
     fn serve(&self, mut socket: TcpStream) -> io::Result<()> {
@@ -339,9 +334,10 @@ fn put_event(out: &mut Vec<u8>, what: &str, object: &str) {
 }
 
 fn bookmark(version: u64, ends_list: bool) -> String {
-    let annotations = match ends_list {
-        true => r#","annotations":{"k8s.io/initial-events-end":"true"}"#,
-        false => "",
+    let annotations = if ends_list {
+        r#","annotations":{"k8s.io/initial-events-end":"true"}"#
+    } else {
+        ""
     };
     format!(r#"{{"metadata":{{"resourceVersion":"{version}"{annotations}}}}}"#)
 }

@@ -37,12 +37,14 @@ struct Endpoint {
     zone: String,
 }
 
+/// Queues of streams, by Service.
+type Queues = HashMap<u32, Vec<mpsc::Sender<Arc<Event>>>>;
+
 #[derive(Clone)]
 struct Naive {
     /// Endpoints of each Service.
     endpoints: u32,
-    /// By Service.
-    streams: Arc<Mutex<HashMap<u32, Vec<mpsc::Sender<Arc<Event>>>>>>,
+    streams: Arc<Mutex<Queues>>,
 }
 
 /// Serves on a free port, which it prints, until stdin closes. A line on stdin is the number of a Service, of which so many endpoints

@@ -112,7 +112,7 @@ impl Reader {
             let page: Page<K> = serde_json::from_slice(&self.body)?;
             let len = page.items.len();
             page.items.into_iter().for_each(&mut each);
-            self.decoding += processor_time() - before;
+            self.decoding += processor_time().saturating_sub(before);
             if len < PAGE {
                 break;
             }

@@ -127,18 +127,22 @@ impl Server {
     /// Changes what streams about a Service are told.
     pub fn change(&mut self, service: u32) -> Result<()> {
         match &mut self.feed {
-            Feed::Cluster(cluster) => Ok(cluster.change(service, self.change)?),
-            Feed::Line(stdin) => Ok(stdin.write_all(format!("{service}\n").as_bytes())?),
+            Feed::Cluster(cluster) => cluster.change(service, self.change),
+            Feed::Line(stdin) => writeln!(stdin, "{service}")?,
         }
+        Ok(())
     }
 
     /// Changes what streams about many Services are told, at once.
     pub fn change_all(&mut self, services: Range<u32>) -> Result<()> {
         match &mut self.feed {
-            Feed::Cluster(cluster) => cluster.change_all(services, self.change)?,
+            Feed::Cluster(cluster) => cluster.change_all(services, self.change),
             Feed::Line(stdin) => {
-                let lines: String = services.map(|service| format!("{service}\n")).collect();
-                stdin.write_all(lines.as_bytes())?;
+                let mut lines = Vec::new();
+                for service in services {
+                    writeln!(lines, "{service}")?;
+                }
+                stdin.write_all(&lines)?;
             }
         }
         Ok(())

@@ -96,7 +96,7 @@ fn parts_that_change_are_sent_to_whoever_watches() {
         let mut seen = String::new();
         let mut until = async |text: &str| {
             let reading = async {
-                let mut buffer = [0; 65_536];
+                let mut buffer = vec![0; 65_536];
                 while !seen.contains(text) {
                     let read = stream.read(&mut buffer).await?;
                     anyhow::ensure!(read > 0, "the stream ended: {seen}");

@@ -121,19 +121,19 @@ fn delta(kind: &str, names: &[&str]) -> DeltaDiscoveryRequest {
     }
 }
 
-fn node(id: &str, metadata: &[(&str, &str)]) -> Option<Node> {
+fn node(id: &str, metadata: &[(&str, &str)]) -> Node {
     let fields = metadata.iter().map(|(key, text)| {
         let kind = Some(Kind::StringValue((*text).to_owned()));
         ((*key).to_owned(), Value { kind })
     });
-    Some(Node {
+    Node {
         id: id.to_owned(),
         user_agent_name: "envoy".to_owned(),
         metadata: Some(Struct {
             fields: fields.collect(),
         }),
         ..Default::default()
-    })
+    }
 }
 
 /// Gives `web` other addresses; the first stays.
@@ -179,7 +179,7 @@ fn one_bad_resource_costs_itself_and_operators_see_who_refused_it() {
         manifests.write("home/idle.yaml", &workload("shop", "idle", &[]))?;
         let names = [WEB, "idle.shop:80"];
         let first = DiscoveryRequest {
-            node: node("picky", &[]),
+            node: Some(node("picky", &[])),
             ..request(ENDPOINTS, &names)
         };
         let mut picky = Sotw::open(&channel, first).await?;
@@ -386,7 +386,7 @@ fn a_wildcard_lists_the_services_that_the_client_names_and_what_comes_and_goes()
         let (manifests, _tributary, channel) = scene_with(&[]).await?;
         manifests.write("home/bank.yaml", &workload("bank", "vault", &[]))?;
         let first = DeltaDiscoveryRequest {
-            node: node("gateway", &[("TRIBUTARY_LIST", "shop")]),
+            node: Some(node("gateway", &[("TRIBUTARY_LIST", "shop")])),
             ..delta(CLUSTER, &[])
         };
         let mut gateway = Delta::open(&channel, first).await?;
@@ -411,7 +411,7 @@ fn a_wildcard_lists_the_services_that_the_client_names_and_what_comes_and_goes()
         );
 
         let everything = DiscoveryRequest {
-            node: node("gateway", &[("TRIBUTARY_LIST", "*")]),
+            node: Some(node("gateway", &[("TRIBUTARY_LIST", "*")])),
             ..request(CLUSTER, &[])
         };
         let mut all = Sotw::open(&channel, everything).await?;

@@ -134,7 +134,7 @@ pub fn tell(server: &mut Server, fleet: &mut Fleet, changes: usize) -> Result<To
         server.change(0)?;
         let last_message = fleet.next_message()?;
         fleet.rest(REST)?;
-        let used = server.process.cpu()? - before;
+        let used = server.process.cpu()?.saturating_sub(before);
         cpu.push(used.as_secs_f64() * 1e6 / streams);
         last.push((last_message - start).as_secs_f64() * 1e3);
     }

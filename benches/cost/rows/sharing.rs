@@ -83,7 +83,7 @@ fn ingest(server: &mut Server, fleet: &mut Fleet) -> Result<f64> {
         let before = server.process.cpu()?;
         server.change_all(0..SERVICES)?;
         fleet.rest(SETTLE)?;
-        cpu.push((server.process.cpu()? - before).as_secs_f64() * 1e6);
+        cpu.push(server.process.cpu()?.saturating_sub(before).as_secs_f64() * 1e6);
     }
     Ok(median(cpu))
 }
@@ -100,7 +100,7 @@ fn change_all(server: &mut Server, fleet: &mut Fleet) -> Result<f64> {
         server.change_all(0..SERVICES)?;
         fleet.next_message()?;
         fleet.rest(Duration::from_millis(100))?;
-        let used = server.process.cpu()? - before;
+        let used = server.process.cpu()?.saturating_sub(before);
         cpu.push(used.as_secs_f64() * 1e6 / fleet.stream_count() as f64);
     }
     Ok(median(cpu))

@@ -159,7 +159,7 @@ fn burst(server: &mut Server, fleet: &mut Fleet) -> Result<(f64, f64)> {
     fleet.expect();
     let storm = cluster.storm((0..STORM).map(|_| 0), Change::Churn);
     fleet.until(|_| storm.is_finished())?;
-    let start = storm.join().map_err(|_| anyhow!("the storm broke off"))??;
+    let start = storm.join().map_err(|_| anyhow!("the storm broke off"))?;
     let last = fleet.quiet(QUIET)?;
     let messages = fleet.message_count() as f64 / fleet.stream_count() as f64;
     fleet.ensure_equal(|service| cluster.endpoints(service))?;

@@ -76,7 +76,7 @@ fn come(server: &Server, fleet: &mut Fleet, connections: usize) -> Result<Came> 
     let last_message = fleet.open(connections, 1, &[Question::about(0)])?;
     fleet.rest(SETTLE)?;
     Ok(Came {
-        cpu: (server.process.cpu()? - before).as_secs_f64(),
+        cpu: server.process.cpu()?.saturating_sub(before).as_secs_f64(),
         time: (last_message - start).as_secs_f64(),
         peak: server.process.peak()? / server.process.resident()?,
     })
@@ -156,7 +156,7 @@ fn come_back(server: &Server, fleet: &mut Fleet, connections: usize) -> Result<C
     let last_message = fleet.open(connections, 1, &[Question::about(0)])?;
     fleet.rest(SETTLE)?;
     Ok(Came {
-        cpu: (server.process.cpu()? - before).as_secs_f64(),
+        cpu: server.process.cpu()?.saturating_sub(before).as_secs_f64(),
         time: (last_message - start).as_secs_f64(),
         peak: server.process.peak()? / idle,
     })
