@@ -97,6 +97,7 @@ impl Cluster {
     /// Makes the account of the service itself, as our chart does, and returns its access to this cluster.
     pub async fn home_access(&self) -> Result<Access> {
         self.apply(HOME_RIGHTS).await?;
+        self.apply(ENDPOINTS_RIGHTS).await?;
         let token = self
             .token(CONTROL_PLANE_NAMESPACE, HOME_ACCOUNT, None)
             .await?;
@@ -189,6 +190,21 @@ subjects:
 
 /// What the service needs in its own cluster, as an operator applies it.
 const HOME_RIGHTS: &str = include_str!("../../deploy/rbac-read.yaml");
+
+/// What our chart grants in place of EndpointSlices where Endpoints objects are read; beside them here, where tests read either.
+const ENDPOINTS_RIGHTS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: tributary-endpoints}
+rules:
+- {apiGroups: [''], resources: [endpoints], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: tributary-endpoints}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tributary-endpoints}
+subjects: [{kind: ServiceAccount, name: tributary, namespace: linkerd}]
+";
 
 /// What Linkerd's chart lets its destination controller read, and what it may write besides.
 const CONTROLLER_RIGHTS: &str = "
