@@ -206,7 +206,7 @@ fn fc_prf_07_only_what_is_used_is_kept_and_no_kind_is_watched_twice() {
         wait_for("one watch more for every kind", || async {
             let now = watches(&home).await.ok()?;
             // Of Secrets there are two selections that have nothing in common: links, and what was meant to be one. Of Pods there is
-            // the metadata of the stock controller's few besides, whose version is in a label that is kept of no other Pod.
+            // the metadata of the stock controller's few besides, whose version is in an annotation that is kept of no other Pod.
             let as_due = |((kind, before), (_, now)): (&(_, u64), &(_, u64))| {
                 *now == before
                     + if ["secrets", "pods"].contains(kind) {
