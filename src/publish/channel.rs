@@ -214,9 +214,13 @@ impl ViewSubscription {
 
     /// Ready when the Service, or where the client is, may have changed since this was ready last.
     pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.subscription.poll_changed(context).is_ready() {
-            return Poll::Ready(());
+        // Both, whatever the first says: of a client that moved while its Service changed, no view is made where it has been.
+        let changed = self.subscription.poll_changed(context).is_ready();
+        let moved = self.place.poll_moved(context).is_ready();
+        if changed || moved {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
-        self.place.poll_moved(context)
     }
 }
