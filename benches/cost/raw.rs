@@ -32,6 +32,8 @@ struct State {
     /// What it lets us send on a stream at first.
     window_of_streams: i64,
     consumed: u32,
+    /// What has come of the question that is being read.
+    question: Vec<u8>,
     /// What is still to be said, in order.
     waiting: Vec<Waiting>,
 }
@@ -172,22 +174,22 @@ impl State {
     fn take(&mut self, piece: &Piece<'_>, headers: &[u8]) {
         let out = &mut self.outgoing;
         match piece {
-            Piece::Data(stream, bytes) => {
-                // All of a question comes in one piece, or the bench fails.
-                if let Some(service) = service_in(bytes) {
-                    self.streams.push(Stream {
-                        service,
-                        window: self.window_of_streams,
-                    });
-                    assert_eq!(*stream as usize, self.streams.len() * 2 - 1);
-                }
+            Piece::Data(_, bytes) => {
+                self.question.extend_from_slice(bytes);
                 self.consumed += u32::try_from(bytes.len()).unwrap_or(0);
                 if self.consumed >= http2::WINDOW_DEFAULT / 2 {
                     http2::put_window(out, 0, self.consumed);
                     self.consumed = 0;
                 }
             }
+            // All of a question is in one frame, or the bench fails.
             Piece::DataEnd(head) if head.has(http2::END_STREAM) => {
+                self.streams.push(Stream {
+                    service: service_in(&self.question).unwrap_or(0),
+                    window: self.window_of_streams,
+                });
+                self.question.clear();
+                assert_eq!(head.stream as usize, self.streams.len() * 2 - 1);
                 self.waiting.push(Waiting {
                     stream: head.stream as usize / 2,
                     message: 0,

@@ -292,8 +292,11 @@ impl Indexer {
                 let gone = snapshot.facts.is_none();
                 let next = self.next(snapshot, before.sequence + 1);
                 channel.publish(Arc::clone(&next));
-                let history = &self.catalog.shared().history;
-                history.replaced(before, &next.snapshot);
+                // What is read for the first time is no change of anything.
+                if self.catalog.is_home_synced() {
+                    let history = &self.catalog.shared().history;
+                    history.replaced(before, &next.snapshot);
+                }
                 if gone {
                     self.catalog.shared().forget(service);
                 }
