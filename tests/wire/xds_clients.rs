@@ -182,9 +182,12 @@ fn one_bad_resource_costs_itself_and_operators_see_who_refused_it() {
             node: Some(node("picky", &[])),
             ..request(ENDPOINTS, &names)
         };
-        let mut picky = Sotw::open(&channel, first).await?;
-        let both = picky.next().await?;
-        assert_eq!(both.resources.len(), 2);
+        let (mut picky, both) = wait_for("both names to be known", || async {
+            let mut picky = Sotw::open(&channel, first.clone()).await.ok()?;
+            let both = picky.next().await.ok()?;
+            (both.resources.len() == 2).then_some((picky, both))
+        })
+        .await?;
         picky
             .answer(&both, &names, Some("I do not like web"))
             .await?;
