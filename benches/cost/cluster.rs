@@ -309,6 +309,8 @@ impl Request {
         let small = |name| number(name).and_then(|value| u32::try_from(value).ok());
         Self {
             kind: match path.rsplit('/').next().unwrap_or_default() {
+                // What is asked for of one namespace is about the control plane, of which there is nothing here.
+                _ if path.contains("/namespaces/") => Kind::Other,
                 "services" => Kind::Service,
                 "endpointslices" => Kind::Slice,
                 "pods" => Kind::Pod,

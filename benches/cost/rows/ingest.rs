@@ -58,15 +58,15 @@ fn list_load(bench: &Bench) -> Result<Vec<Figure>> {
             "streamed: cpu / serde_json into k8s-openapi",
             streamed.cpu / typed,
         )
-        .known_to_miss(1.5),
+        .known_to_miss(1.2),
         Figure::at_most(
             0.85,
             "paged: cpu / serde_json into k8s-openapi",
             paged.cpu / typed,
         )
-        .known_to_miss(1.5),
-        Figure::at_most(1.5, "streamed: peak / final index", peak(&streamed)).known_to_miss(12.0),
-        Figure::at_most(1.5, "paged: peak / final index", peak(&paged)).known_to_miss(12.0),
+        .known_to_miss(1.2),
+        Figure::at_most(1.5, "streamed: peak / final index", peak(&streamed)).known_to_miss(6.0),
+        Figure::at_most(1.5, "paged: peak / final index", peak(&paged)).known_to_miss(6.0),
         Figure::shown("streamed: cpu, µs an endpoint", each(streamed.cpu * 1e6)),
         Figure::shown(
             "memory, bytes an endpoint",
@@ -116,7 +116,7 @@ fn event_to_wire(bench: &Bench) -> Result<Vec<Figure>> {
     let mut fleet = super::fleet(&server, Sameness::Bytes)?;
     let raw = p99(&mut server, &mut fleet, events, Numbering::Order)?;
     Ok(vec![
-        Figure::at_most(3.5, "p99 / raw p99", product / raw).known_to_miss(5.0),
+        Figure::at_most(3.5, "p99 / raw p99", product / raw).known_to_miss(12.0),
         Figure::shown("p99, µs", product * 1e6),
         Figure::shown("raw p99, µs", raw * 1e6),
     ])
