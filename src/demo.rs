@@ -268,7 +268,7 @@ fn introduction(addrs: &Addrs) -> String {
     if let Some(admin) = admin {
         writeln!(
             text,
-            "  {:<21}  HTTP: /live, /ready, /metrics",
+            "  {:<21}  HTTP: the status page at /, /live, /ready, /metrics",
             admin.to_string()
         )
         .ok();
@@ -278,6 +278,7 @@ fn introduction(addrs: &Addrs) -> String {
         "\nTry, in another terminal:\n  \
          {program} endpoints web-federated.shop{server}\n  \
          {program} endpoints web-federated.shop{server} --watch\n  \
+         {program} explain web-federated.shop{server} --ip 10.60.0.4\n  \
          grpcurl -plaintext {grpc} list\n  \
          grpcurl -plaintext -d '{{\"scheme\":\"k8s\",\"path\":\"web-federated.shop.svc.cluster.local:80\"}}' \\\n    \
          {grpc} io.linkerd.proxy.destination.Destination/Get\n"
