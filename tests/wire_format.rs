@@ -416,10 +416,33 @@ fn descriptors_are_complete_and_name_the_methods_that_proxies_call() {
             "/io.linkerd.proxy.destination.Destination/GetProfile \
              .io.linkerd.proxy.destination.GetDestination -> \
              stream .io.linkerd.proxy.destination.DestinationProfile",
+            "/tributary.v1.Introspection/Explain \
+             .tributary.v1.ExplainRequest -> \
+             .tributary.v1.Explanation",
+            "/tributary.v1.Introspection/ListChanges \
+             .tributary.v1.ListChangesRequest -> \
+             .tributary.v1.ListChangesResponse",
             "/tributary.v1.Introspection/ListClusters \
-             .tributary.v1.ListClustersRequest -> .tributary.v1.ListClustersResponse",
+             .tributary.v1.ListClustersRequest -> \
+             .tributary.v1.ListClustersResponse",
+            "/tributary.v1.Introspection/ListFindings \
+             .tributary.v1.ListFindingsRequest -> \
+             .tributary.v1.ListFindingsResponse",
+            "/tributary.v1.Introspection/ListServices \
+             .tributary.v1.ListServicesRequest -> \
+             .tributary.v1.ListServicesResponse",
+            "/tributary.v1.Introspection/ListViews \
+             .tributary.v1.ListViewsRequest -> \
+             .tributary.v1.ListViewsResponse",
+            "/tributary.v1.Introspection/WatchClusters \
+             .tributary.v1.ListClustersRequest -> \
+             stream .tributary.v1.ListClustersResponse",
             "/tributary.v1.Introspection/WatchEndpoints \
-             .tributary.v1.WatchEndpointsRequest -> stream .tributary.v1.EndpointsSnapshot",
+             .tributary.v1.WatchEndpointsRequest -> \
+             stream .tributary.v1.EndpointsSnapshot",
+            "/tributary.v1.XdsIntrospection/ListXdsClients \
+             .tributary.v1.ListXdsClientsRequest -> \
+             .tributary.v1.ListXdsClientsResponse",
         ]
     );
 }
