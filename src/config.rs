@@ -8,10 +8,12 @@ mod authority;
 mod duration;
 mod http2;
 mod listen;
+mod notice;
 mod query;
 mod reference;
 mod slices;
 mod usage;
+mod writer;
 mod xds;
 
 use std::ffi::OsString;
@@ -20,23 +22,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
-use tracing::{error, warn};
 
 pub use args::{LogFormat, LogLevel, OutputFormat};
 pub use listen::ListenAddr;
+pub use notice::Notice;
 pub use query::{
     CheckQuery, ClustersQuery, DiffQuery, EndpointsQuery, ExplainQuery, ProfileQuery, TopQuery,
     Watch,
 };
 pub use slices::{WriterConfig, WriterMode};
 pub use usage::UsageError;
+pub use writer::{Cleanup, Confirmation, WriterPlan};
 pub use xds::{XdsConfig, XdsTls};
 
-use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, ServiceName, Text};
+use crate::model::{ClusterName, EndpointKind, Namespace, PortSet, Text};
 use crate::proto::destination::Http2ClientParams;
-use args::{
-    ChoiceOnly, Cli, DemoArgs, HomeArgs, QuietLogArgs, ServeArgs, Subcommand, WriterCommand,
-};
+use args::{ChoiceOnly, Cli, DemoArgs, HomeArgs, QuietLogArgs, ServeArgs, Subcommand};
 use usage::Origins;
 
 /// Domain of cluster-internal names, and trust domain, where none is configured.
@@ -171,35 +172,6 @@ pub enum TransportMode {
     TransportHeader,
 }
 
-/// What of the EndpointSlice writer's plans is to be shown.
-#[derive(Clone, Debug)]
-pub struct WriterPlan {
-    /// Where, and by which settings.
-    pub config: Config,
-    /// How long linked clusters are waited for.
-    pub patience: Duration,
-    /// The only Service to look at, and to account for in full.
-    pub service: Option<ServiceName>,
-}
-
-/// Which cluster is to be cleaned of the writer's EndpointSlices.
-#[derive(Clone, Debug)]
-pub struct Cleanup {
-    /// The cluster.
-    pub config: Config,
-    /// Whether to ask first.
-    pub confirmation: Confirmation,
-}
-
-/// Whether to ask before something is done that cannot be undone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confirmation {
-    /// Ask.
-    Ask,
-    /// The user has said yes already.
-    Given,
-}
-
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
@@ -207,24 +179,6 @@ pub struct LogConfig {
     pub level: LogLevel,
     /// What lines look like.
     pub format: LogFormat,
-}
-
-/// Something odd about a flag that does not keep the server from running.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// `--cluster-domain` is empty.
-    ClusterDomainEmpty,
-    /// `--identity-trust-domain` is empty though the cluster domain is not the default.
-    TrustDomainUnset {
-        /// The cluster domain, which one might have expected instead.
-        cluster_domain: Text,
-    },
-    /// An item of `--default-opaque-ports` cannot be read.
-    OpaquePort(String),
-    /// The value of `--outbound-transport-mode` is not known.
-    TransportMode(String),
-    /// A flag of Linkerd's destination controller means nothing here.
-    NoEffect(String),
 }
 
 /// Whether text may be coloured.
@@ -267,7 +221,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
         Subcommand::Profile(profile) => ProfileQuery::new(profile)
             .map(|query| Command::Profile(Box::new(query)))
             .map_err(Stop::Usage),
-        Subcommand::Writer { command } => writer(command, origins).map_err(Stop::Usage),
+        Subcommand::Writer { command } => writer::command(command, origins).map_err(Stop::Usage),
         Subcommand::Completions { shell } => Ok(Command::Completions(shell)),
     }
 }
@@ -282,28 +236,6 @@ fn replica_name() -> String {
         .and_then(|name| name.into_string().ok())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "tributary".to_owned())
-}
-
-fn writer(command: WriterCommand, origins: Origins<'_>) -> Result<Command, UsageError> {
-    match command {
-        WriterCommand::Plan(args) => {
-            let config = Config::looking(args.home, args.choice, args.log, origins)?;
-            slices::check_name(&config.cluster_name, origins)?;
-            Ok(Command::WriterPlan(Box::new(WriterPlan {
-                config,
-                patience: args.wait,
-                service: args.service,
-            })))
-        }
-        WriterCommand::Cleanup(args) => Ok(Command::WriterCleanup(Box::new(Cleanup {
-            config: Config::looking(args.home, args.choice, args.log, origins)?,
-            confirmation: if args.yes {
-                Confirmation::Given
-            } else {
-                Confirmation::Ask
-            },
-        }))),
-    }
 }
 
 /// Reads the arguments of Linkerd's destination controller.
@@ -602,41 +534,6 @@ impl Source {
             (kubeconfig_given, _) => Ok(Self::Kubernetes {
                 kubeconfig: kubeconfig_given.then_some(kubeconfig),
             }),
-        }
-    }
-}
-
-// === impl Notice ===
-
-impl Notice {
-    /// Writes it to the log.
-    pub fn log(&self) {
-        match self {
-            Self::ClusterDomainEmpty => {
-                warn!(
-                    flag = "--cluster-domain",
-                    using = DEFAULT_DOMAIN,
-                    "flag is empty, using the default"
-                );
-            }
-            Self::TrustDomainUnset { cluster_domain } => warn!(
-                flag = "--identity-trust-domain",
-                using = DEFAULT_DOMAIN,
-                %cluster_domain,
-                "flag is not set, nor taken from the cluster domain; set it to the trust domain of the mesh"
-            ),
-            Self::OpaquePort(item) => {
-                warn!(
-                    flag = "--default-opaque-ports",
-                    item, "item is neither a port nor a range, left out"
-                );
-            }
-            Self::NoEffect(flag) => warn!(flag, "has no effect here"),
-            Self::TransportMode(mode) => error!(
-                flag = "--outbound-transport-mode",
-                mode,
-                "unknown mode, using transparent: proxies connect to workloads at their own ports; write transparent or transport-header"
-            ),
         }
     }
 }

@@ -9,6 +9,7 @@ mod address;
 mod cause;
 mod change;
 mod claims;
+mod cluster;
 mod counts;
 mod diff;
 mod explain;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 pub use address::{Address, AddressOwner, Claimants, Clash, Conflict, Holder, Tenant};
 pub use cause::{Cause, causes};
 pub use change::{Change, Kind, Object, ObjectChange, ObjectName};
+pub use cluster::{ClusterState, ClusterSummary};
 pub use counts::Counts;
 pub use diff::{Delta, apply, diff};
 pub use explain::{ExplainedMember, ExplainedSlice, Rule, explain};
@@ -44,8 +46,9 @@ pub use withhold::{Withheld, Withholding};
 
 use crate::model::{
     CLUSTER_SERVICE, ClusterFacts, ClusterName, ClusterRole, Membership, NodeName, ProfileFacts,
-    ProfileName, ServiceName, SessionId, Text, Uid, Workload, Zone,
+    ProfileName, ServiceName, SessionId, Text, Zone,
 };
+use cluster::{Cluster, Session};
 use intern::Interner;
 use shard::Shard;
 
@@ -75,55 +78,6 @@ pub struct Touched {
     pub clusters: bool,
     /// Whether something that is counted of a cluster changed.
     pub sizes: bool,
-}
-
-/// How far a cluster is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClusterState {
-    /// Not every kind has been read yet; it contributes nothing.
-    Syncing,
-    /// It contributes what it said last, be it reachable now or not.
-    Synced,
-}
-
-/// A cluster as the index sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterSummary {
-    /// Its name.
-    pub name: ClusterName,
-    /// Home or linked.
-    pub role: ClusterRole,
-    /// How far it is known.
-    pub state: ClusterState,
-    /// Kinds that its session has not read yet; empty if it has none.
-    pub pending: Vec<Kind>,
-    /// Services it has.
-    pub services: usize,
-    /// Addresses its slices list.
-    pub endpoints: usize,
-    /// How much of it is withheld from clients, where others are left.
-    pub withheld: Withheld,
-    /// What else is counted of it.
-    pub counts: Counts,
-    /// Tells it from every other cluster, under whatever name it is linked: the uid of its Service `default/kubernetes`.
-    /// `None` until it is synced, and if it has no such Service.
-    pub uid: Option<Uid>,
-}
-
-/// One known cluster: what it contributes now, and what will replace that.
-#[derive(Debug)]
-struct Cluster {
-    role: ClusterRole,
-    live: Option<Session>,
-    next: Option<Session>,
-    withheld: Withheld,
-}
-
-#[derive(Debug)]
-struct Session {
-    id: SessionId,
-    facts: Arc<ClusterFacts>,
-    shard: Shard,
 }
 
 /// Which home Services look at a Service of a cluster, other than the Service itself.
@@ -540,91 +494,4 @@ fn members_of(
 fn is_cluster_service(service: &ServiceName) -> bool {
     let (namespace, name) = CLUSTER_SERVICE;
     service.namespace.as_str() == namespace && service.name.as_str() == name
-}
-
-// === impl Cluster ===
-
-impl Cluster {
-    fn new(role: ClusterRole) -> Self {
-        Self {
-            role,
-            live: None,
-            next: None,
-            withheld: Withheld::NOTHING,
-        }
-    }
-
-    /// What contributes: the session, once it is synced.
-    fn synced_session(&self) -> Option<&Session> {
-        self.live
-            .as_ref()
-            .filter(|session| session.shard.is_synced())
-    }
-
-    /// Every address that somebody in it claims, as far as that counts.
-    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.synced_session()
-            .into_iter()
-            .flat_map(|session| session.shard.addresses())
-    }
-
-    fn state(&self) -> ClusterState {
-        if self.synced_session().is_some() {
-            ClusterState::Synced
-        } else {
-            ClusterState::Syncing
-        }
-    }
-
-    fn member(&self, name: &ClusterName, service: ServiceName) -> Member {
-        match &self.live {
-            Some(session) if session.shard.is_synced() => Member {
-                cluster: Arc::clone(&session.facts),
-                state: MemberState::Synced,
-                facts: session.shard.service(&service).cloned(),
-                chunks: session.shard.chunks(&service),
-                withheld: self.withheld,
-                cluster_uid: session.cluster_uid(),
-                service,
-            },
-            _ => Member::without_cluster(name, service, MemberState::Syncing),
-        }
-    }
-
-    fn summary(&self, name: &ClusterName) -> ClusterSummary {
-        let shard = self.live.as_ref().map(|session| &session.shard);
-        ClusterSummary {
-            name: name.clone(),
-            withheld: self.withheld,
-            role: self.role,
-            state: self.state(),
-            pending: shard.map(Shard::pending).unwrap_or_default(),
-            services: shard.map_or(0, Shard::service_count),
-            endpoints: shard.map_or(0, Shard::endpoint_count),
-            counts: shard.map_or_else(Counts::default, Shard::counts),
-            uid: self.synced_session().and_then(Session::cluster_uid),
-        }
-    }
-}
-
-// === impl Session ===
-
-impl Session {
-    /// The uid of the Service that no other cluster has.
-    fn cluster_uid(&self) -> Option<Uid> {
-        let (namespace, name) = CLUSTER_SERVICE;
-        let facts = self.shard.service(&ServiceName::new(namespace, name))?;
-        let uid = &facts.details.as_ref()?.uid;
-        (!uid.is_empty()).then(|| uid.clone())
-    }
-
-    /// Pods that claim an address, in name order.
-    fn holders(&self, ip: IpAddr) -> impl Iterator<Item = Holder> {
-        self.shard
-            .pods_at(ip)
-            .map(|workload: &Arc<Workload>| Holder {
-                cluster: Arc::clone(&self.facts),
-                workload: Arc::clone(workload),
-            })
-    }
 }

@@ -6,6 +6,7 @@
 )]
 
 mod client;
+mod writer;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,12 +19,12 @@ pub(super) use super::slices::ChoiceArgs as ChoiceOnly;
 use super::slices::WriterArgs;
 use super::xds::XdsArgs;
 use super::{ListenAddr, LogConfig, http2};
-use crate::model::ServiceName;
 use crate::proto::destination::Http2ClientParams;
 pub(super) use client::{
     CheckArgs, ClustersArgs, DiffArgs, EndpointsArgs, ExplainArgs, ProfileArgs, TopArgs,
     ViewpointArgs,
 };
+pub(super) use writer::WriterCommand;
 
 /// Most streams that can be asked for.
 const STREAMS_MAX: u32 = 10_000_000;
@@ -197,77 +198,6 @@ Example, for the running bash:
         /// The shell
         shell: clap_complete::Shell,
     },
-}
-
-#[derive(Debug, ClapSubcommand)]
-pub(super) enum WriterCommand {
-    /// Print what would be written now and why not, as a difference to what is there
-    ///
-    /// Reads the clusters as `serve` does, writes nothing, and has the API server check each write (a dry run, for which it wants
-    /// the right to write).
-    ///
-    /// Exit codes: 0 nothing would be written; 1 something would; 2 the home cluster could not be read; 64 the command line is
-    /// wrong.
-    #[command(after_help = "\
-Example:
-  tributary writer plan --kubeconfig ~/.kube/config --cluster-name hub
-  tributary writer plan --cluster-name hub --service shop/web-federated")]
-    Plan(PlanArgs),
-
-    /// Delete every EndpointSlice that the writer has made, and nothing else
-    ///
-    /// Says how many there are and asks first. Turn the writer off before, or it makes them again.
-    ///
-    /// Exit codes: 0 none is left; 1 some are; 64 the command line is wrong.
-    #[command(after_help = "\
-Example:
-  tributary writer cleanup --kubeconfig ~/.kube/config")]
-    Cleanup(CleanupArgs),
-}
-
-#[derive(Args, Debug)]
-pub(super) struct PlanArgs {
-    #[command(flatten)]
-    pub(super) home: HomeArgs,
-
-    /// How long to wait for linked clusters to be read
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
-    pub(super) wait: Duration,
-
-    /// Look at this Service only, and account for everything: members, slices and their copies, endpoints that are not written
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = parse_service)]
-    pub(super) service: Option<ServiceName>,
-
-    #[command(flatten)]
-    pub(super) choice: ChoiceOnly,
-
-    #[command(flatten)]
-    pub(super) log: QuietLogArgs,
-}
-
-fn parse_service(text: &str) -> Result<ServiceName, String> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
-            Ok(ServiceName::new(namespace, name))
-        }
-        _ => Err("expected NAMESPACE/NAME, such as shop/web-federated".to_owned()),
-    }
-}
-
-#[derive(Args, Debug)]
-pub(super) struct CleanupArgs {
-    #[command(flatten)]
-    pub(super) home: HomeArgs,
-
-    /// Do not ask
-    #[arg(short, long)]
-    pub(super) yes: bool,
-
-    #[command(flatten)]
-    pub(super) choice: ChoiceOnly,
-
-    #[command(flatten)]
-    pub(super) log: QuietLogArgs,
 }
 
 /// Which the home cluster is.

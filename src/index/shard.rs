@@ -1,6 +1,7 @@
 //! What one session with one cluster has said.
 
 mod mentions;
+mod stale;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,6 +18,7 @@ use crate::model::{
     ServiceFacts, ServiceName, SliceFacts, SliceName, Workload, Zone,
 };
 use mentions::{Mention, Mentions, mentions};
+use stale::Stale;
 use workloads::{WorkloadName, Workloads};
 
 /// The objects of one cluster, joined with one another once every kind has been read.
@@ -66,13 +68,6 @@ pub(super) struct Outcome {
     /// Whether something that is counted differs.
     pub(super) sizes: bool,
     stale: Stale,
-}
-
-/// Slices that have to be joined again. They are joined once per change, however many of their workloads it is about.
-#[derive(Debug)]
-enum Stale {
-    Slices(BTreeSet<SliceName>),
-    EverySlice,
 }
 
 // === impl Shard ===
@@ -568,32 +563,6 @@ impl Shard {
             if chunks.is_empty() {
                 self.chunks_by_service.remove(service);
             }
-        }
-    }
-}
-
-// === impl Stale ===
-
-impl Default for Stale {
-    fn default() -> Self {
-        Self::Slices(BTreeSet::new())
-    }
-}
-
-impl Stale {
-    fn contains(&self, slice: &SliceName) -> bool {
-        match self {
-            Self::Slices(slices) => slices.contains(slice),
-            Self::EverySlice => true,
-        }
-    }
-
-    fn add(&mut self, slice: SliceName) {
-        match self {
-            Self::Slices(slices) => {
-                slices.insert(slice);
-            }
-            Self::EverySlice => {}
         }
     }
 }
