@@ -24,6 +24,7 @@ pub mod bed;
 pub mod cluster;
 pub mod command;
 pub mod connect_proxy;
+pub mod envoy;
 pub mod fault_proxy;
 pub mod http;
 pub mod kubeconfig;

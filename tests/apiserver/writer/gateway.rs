@@ -20,10 +20,10 @@ use tokio::task::JoinSet;
 
 use super::scene::Scene;
 use crate::support::cluster::Cluster;
+use crate::support::envoy::Envoy;
 use crate::support::services::{Backend, Condition, Local, federated, slice, workload};
 use crate::support::{run, scratch_folder, wait_for};
 use backends::Backends;
-use envoy::Envoy;
 
 /// Reads the slices of one Service as gateways do, and tells Envoy by a file what it makes of them.
 struct Feeder {
