@@ -1,11 +1,14 @@
 //! The commands of `docs/install.md`, one after another, on API servers with Kubernetes' own controllers.
 
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -53,21 +56,20 @@ async fn make_pods_ready(client: kube::Client) {
         "podIPs": [{"ip": "10.50.95.1"}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }});
-    loop {
-        if let Ok(list) = pods.list(&ListParams::default()).await {
-            for pod in list.items {
-                let name = pod.metadata.name.unwrap_or_default();
-                if pod.metadata.deletion_timestamp.is_some() {
-                    let now = kube::api::DeleteParams::default().grace_period(0);
-                    pods.delete(&name, &now).await.ok();
-                } else if pod.status.is_none_or(|status| status.pod_ip.is_none()) {
-                    pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&ready))
-                        .await
-                        .ok();
-                }
-            }
+    let changes = watcher(pods.clone(), watcher::Config::default());
+    let mut changes = pin!(changes.default_backoff().applied_objects());
+    while let Some(change) = changes.next().await {
+        // Watched again by itself.
+        let Ok(pod) = change else { continue };
+        let name = pod.metadata.name.unwrap_or_default();
+        if pod.metadata.deletion_timestamp.is_some() {
+            let now = DeleteParams::default().grace_period(0);
+            pods.delete(&name, &now).await.ok();
+        } else if pod.status.is_none_or(|status| status.pod_ip.is_none()) {
+            pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&ready))
+                .await
+                .ok();
         }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
 
